@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the dispatcher is told: plans and knobs as the C structs of `dispatcher/types.h` hold them.
 //!
-//! Whoever drives the dispatcher tells it with these, the simulator and the daemon alike, so that a plan
+//! The simulator and the daemon tell the dispatcher with these what is wanted of it, so that a plan
 //! means the same to both. Tests compare them with what the C compilers laid out ([`crate::layout`]).
 
 use crate::layout::MAX_PCPUS;
@@ -218,7 +218,7 @@ pub struct PcpuConf {
     pub wait_wait: u32,
     /// Of two that both miss.
     pub miss_miss: u32,
-    /// Does a hold end for whoever is queued there?
+    /// Does a hold end for a task that is queued there?
     pub gives_way: u32,
     /// Are vCPUs with different cookies kept apart?
     pub cookies: u32,

@@ -99,7 +99,7 @@ pub struct TaskCtx {
     pub due: u64,
 }
 
-/// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.
+/// `struct group_ctx`: which tasks of a cgroup want to run, and what is left of its quota.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // the C header documents the fields

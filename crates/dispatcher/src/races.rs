@@ -149,7 +149,7 @@ fn add_vcpu(native: &mut Native<Host>, number: u32) -> usize {
     native.add_task(vcpu, 0)
 }
 
-/// Whose the slot is, and how many vCPUs it counts.
+/// The VM that the slot belongs to, and how many vCPUs it counts.
 fn seats(native: &Native<Host>, slot: u32) -> (u32, u32) {
     let vm = native.vm(slot as usize % MAX_VMS);
     (vm.id, vm.vcpus)
@@ -168,7 +168,7 @@ fn between(native: &mut Native<Host>, kind: u32, value: u64, does: fn(&mut VmCtx
 
 /// The last vCPU exits; before it has freed the slot, a new one of the same VM is counted there.
 #[test]
-fn a_slot_is_not_freed_under_who_has_just_come() {
+fn a_slot_is_not_freed_under_a_vcpu_that_has_just_come() {
     let mut native = host(1);
     between(&mut native, FETCHED, 1, |slot| slot.vcpus += 1);
     native.exit_task(0, 0);
@@ -254,8 +254,8 @@ fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
     (held, ended)
 }
 
-/// A vCPU that is queued for a pCPU held for a sibling, by who is at work on another runqueue, ends the hold. Before it
-/// has, the sibling is back and runs.
+/// A vCPU that another runqueue queues for a pCPU held for a sibling ends the hold. Before the hold is over, the
+/// sibling is back and runs.
 #[test]
 fn a_hold_that_ends_while_its_vcpu_comes_back_leaves_no_busy_pcpu_idle() {
     let began = 1_003;
@@ -302,7 +302,7 @@ fn a_hold_that_a_timer_on_another_pcpu_ends_leaves_no_busy_pcpu_idle() {
     assert_eq!(native.services().kicked.last(), Some(&(1, Kick::Idle)));
 }
 
-/// The same where nobody is back: the pCPU is asked who is next, and is not held any more.
+/// The same where nobody is back: the pCPU is asked for its next task, and is not held any more.
 #[test]
 fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
     let mut native = with_cores(2, true);
@@ -316,10 +316,10 @@ fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
     assert_eq!((second.held, second.idle, second.holds.gave_way), (0, 1, 1));
 }
 
-/// A pCPU that is asked who is next lets go of its runqueue as it takes somebody from a queue. Meanwhile who runs there
-/// is made a real-time task, so that it is counted nowhere; and nobody was to be had.
+/// A pCPU that is asked for its next task lets go of its runqueue as it takes one from a queue. Meanwhile the task that
+/// runs there becomes a real-time task, so that it is counted nowhere; and the queue has none to give.
 #[test]
-fn who_leaves_for_another_class_meanwhile_is_not_counted_again() {
+fn a_task_that_leaves_for_another_class_meanwhile_is_not_counted_again() {
     let mut native = host(2);
     let weigh = |native: &mut Native<Host>, weight| {
         native.configure_vm(
@@ -352,7 +352,7 @@ fn who_leaves_for_another_class_meanwhile_is_not_counted_again() {
     assert_eq!((native.cpu(0).load, native.cpu(0).nr), (0, 0));
 }
 
-/// Whoever comes first sees nothing of the other: so both look again.
+/// The one that comes first sees nothing of the other: so both look again.
 #[test]
 fn of_two_hardware_threads_that_fall_idle_at_once_not_both_are_held_while_somebody_waits() {
     let sibling_halts = |host: &mut Host, first: &mut CpuCtx| {
@@ -365,21 +365,21 @@ fn of_two_hardware_threads_that_fall_idle_at_once_not_both_are_held_while_somebo
 }
 
 #[test]
-fn who_is_queued_while_a_hold_begins_is_not_overlooked() {
+fn a_task_queued_while_a_hold_begins_is_not_overlooked() {
     let queued = |host: &mut Host, _: &mut CpuCtx| host.waits[1] = 1;
     assert_eq!(halts(true, queued), (false, true));
     // It may be owed more, and found nothing held that would have had to end for it.
     assert_eq!(halts(false, queued), (false, true));
-    // Who waits for the other hardware thread only does not end it.
+    // A task that waits for the other hardware thread only does not end it.
     let beside = |host: &mut Host, _: &mut CpuCtx| host.waits[0] = 1;
     assert_eq!(halts(true, beside), (true, false));
     assert_eq!(halts(true, |_, _| ()), (true, false));
 }
 
-/// All who wait for a quota look for its next period at the moment when it begins. One opens it; another one finds it
-/// open before it is filled, with nothing left.
+/// All tasks that wait for a quota look for its next period at the moment when it begins. One opens
+/// it; another one finds it open before it is filled, with nothing left.
 #[test]
-fn who_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_next_one() {
+fn a_task_that_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_next_one() {
     const PERIOD: Nanos = 100_000_000;
     let mut native = host(1);
     let conf = GroupConf {
@@ -419,7 +419,7 @@ fn who_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_next_one() 
 struct Awaited {
     /// Was the vCPU ready then?
     ready: bool,
-    /// Whom was asked to schedule, and how?
+    /// Which pCPUs were asked to schedule, and how?
     kicked: Vec<(u32, Kick)>,
 }
 
@@ -465,7 +465,8 @@ fn awaited_after(inputs: u32, queued: bool) -> Option<Awaited> {
     })
 }
 
-/// Never is a pCPU asked that it has not got: the kernel would end the dispatcher. Whoever is placed is next there.
+/// A vCPU without a pCPU has none that could be asked to schedule: the kernel would end the dispatcher if one were. The
+/// vCPU is next where it is placed.
 #[test]
 fn a_sibling_may_wait_for_one_that_has_no_pcpu_yet() {
     for queued in [false, true] {

@@ -47,7 +47,7 @@ struct Host<const TAPPED: bool> {
 }
 
 impl<const TAPPED: bool> Host<TAPPED> {
-    /// Where a queue is: those of the pCPUs, then those of who is parked.
+    /// Where a queue is: those of the pCPUs, then those of parked tasks.
     fn place(&self, queue: u64) -> usize {
         let queue = queue as usize;
         queue
@@ -110,7 +110,7 @@ impl<const TAPPED: bool> Services for Host<TAPPED> {
         true
     }
     fn insert_next(&mut self, task: usize, cpu: u32, slice: Nanos) {
-        // Who is next must have been undecided.
+        // The next task must have been undecided.
         assert!(self.local[cpu as usize].is_empty(), "pCPU {cpu}");
         self.local[cpu as usize].push_front(task);
         self.deeds.push(("next", task as u64, slice, cpu.into()));
@@ -170,7 +170,7 @@ fn gangs() -> impl Strategy<Value = Gang> {
     ])
 }
 
-/// A build at work: who runs where, and who waits.
+/// A build at work: which task runs where, and which tasks wait.
 struct Machine<const TAPPED: bool> {
     native: Native<Host<TAPPED>>,
     gang: Gang,
@@ -389,9 +389,9 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         }
     }
 
-    /// Who is ready or runs is counted where it is, once; and nobody else. Who is let go from a quota is where
-    /// it is queued, though it does not know yet.
-    fn counts_who_is_there(&self) -> Result<(), TestCaseError> {
+    /// Each task that is ready or runs is counted where it is, once; and no other task is counted. A task that a quota
+    /// has let go is where it is queued, though it does not know yet.
+    fn counts_those_that_are_there(&self) -> Result<(), TestCaseError> {
         for cpu in 0..self.running.len() as u32 {
             let known = self.native.cpu(cpu);
             let mut expected = (0, 0);
@@ -437,8 +437,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         self.running[cpu] = Some(next);
     }
 
-    /// The kernel takes a task that runs off its pCPU, changes it, and puts it back: on the pCPU of who asked for that,
-    /// and without a word of queues.
+    /// The kernel takes a task that runs off its pCPU, changes it, and puts it back: on the pCPU of
+    /// the task that asked for that, and without a word of queues.
     fn change_running(&mut self, task: usize, asked_on: u32) {
         self.native.stopping(self.now, asked_on, task, false);
         self.native.running(self.now, asked_on, task);
@@ -446,7 +446,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
 }
 
 #[test]
-fn who_is_changed_while_it_runs_is_counted_where_it_runs() {
+fn a_task_changed_while_it_runs_is_counted_where_it_runs() {
     let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
     machine.wake(0, 0);
     machine.schedule(0);
@@ -461,7 +461,7 @@ fn who_is_changed_while_it_runs_is_counted_where_it_runs() {
 
 /// Or any process could have itself changed all the time, and be first for ever.
 #[test]
-fn who_has_itself_changed_is_forgiven_nothing() {
+fn a_task_that_has_itself_changed_is_forgiven_nothing() {
     let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
     machine.wake(0, 0);
     machine.schedule(0);
@@ -553,11 +553,11 @@ proptest! {
         for task in 0..tasks_on(pcpus) {
             prop_assert_eq!(tapped.native.task(task).ctx, untapped.native.task(task).ctx);
         }
-        tapped.counts_who_is_there()?;
+        tapped.counts_those_that_are_there()?;
     }
 
     #[test]
-    fn whoever_is_changed_in_a_queue_is_counted_once(
+    fn a_task_changed_in_a_queue_is_counted_once(
         steps in prop::collection::vec((any::<u8>(), any::<usize>(), 0u64..3_000_000), 1..1000),
         pcpus in prop::sample::select(&HOSTS),
         placement in prop::sample::select(vec![Placement::Free, Placement::Fixed, Placement::Balance]),
@@ -571,6 +571,6 @@ proptest! {
         for step in steps {
             tapped.kernel_step(step);
         }
-        tapped.counts_who_is_there()?;
+        tapped.counts_those_that_are_there()?;
     }
 }

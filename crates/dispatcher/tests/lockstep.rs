@@ -5,7 +5,7 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use corun_dispatcher::lockstep::{Recording, replay};
+use corun_dispatcher::lockstep::{Record, Recording, replay};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -59,6 +59,18 @@ fn the_native_build_decides_as_the_kernel_did() {
     }
 }
 
+/// Changes the first decision of the records from place `at` on. Returns the place of the record that has it.
+fn change_decision(records: &mut [Record], at: usize) -> Option<usize> {
+    for (place, record) in records.iter_mut().enumerate().skip(at) {
+        let mut entries = record.entries.iter_mut();
+        if let Some(entry) = entries.find(|entry| entry.kind >= FIRST_DECISION) {
+            entry.value ^= 1;
+            return Some(place);
+        }
+    }
+    None
+}
+
 /// The negative control: whatever decision the kernel had made otherwise would be noticed.
 #[test]
 fn a_single_other_decision_is_noticed() {
@@ -66,18 +78,7 @@ fn a_single_other_decision_is_noticed() {
         let original = recording(&policy);
         for at in [10, 500, 1500] {
             let mut recording = original.clone();
-            let decision =
-                recording.records[at..]
-                    .iter_mut()
-                    .enumerate()
-                    .find_map(|(later, record)| {
-                        let entry = record
-                            .entries
-                            .iter_mut()
-                            .find(|entry| entry.kind >= FIRST_DECISION)?;
-                        entry.value ^= 1;
-                        Some(at + later)
-                    });
+            let decision = change_decision(&mut recording.records, at);
             let outcome = replay(&recording);
             assert!(outcome.diverged >= 1, "{policy}: record {decision:?}");
             assert_eq!(Some(outcome.divergences[0].record), decision, "{policy}");

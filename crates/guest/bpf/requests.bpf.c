@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who waits for a disk, and for how long: the kernel's half of corun's I/O detector in a guest.
+ * Which threads wait for a disk, and for how long: the kernel's half of corun's I/O detector in a guest.
  *
  * A request belongs to the thread that runs when it begins. For threads that the daemon watches the
  * time with at least one request under way is added up in a book, which the daemon maps. Of others
@@ -91,7 +91,7 @@ struct sighting {
 	u64 allowed[WORDS]; /* of an heir: that mask, a single vCPU */
 };
 
-/* Who has inherited a watched thread's mask. */
+/* A thread that has inherited a watched thread's mask. */
 struct heir {
 	u32 root;
 	u32 judged; /* the daemon has seen to it */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon: who may be moved, whether anything should be, and how fast to beat. Everything here may
+//! The daemon: which threads may be moved, whether any should be, and how fast to beat. Everything here may
 //! be late; what must be on time is in [`heart`](crate::heart) and [`migrater`](crate::migrater).
 
 use crate::detector::bpf::{Sightings, trace};
@@ -32,7 +32,7 @@ mod threads;
 
 use heirs::Heirs;
 
-/// Who looks for candidates.
+/// What looks for candidates.
 enum Lookout {
     Sightings(Sightings),
     Search(Search),
@@ -142,7 +142,7 @@ impl Daemon {
         Ok(given + usize::try_from(heirs?).unwrap_or(usize::MAX))
     }
 
-    /// Heirs of whom nobody has heard yet. Returns how many were freed.
+    /// Heirs that nothing has told of yet. Returns how many were freed.
     fn free_last_heirs(&mut self) -> Result<u64, GuestError> {
         let before = self.heirs.freed;
         for sighting in self.lookout.wait(0) {

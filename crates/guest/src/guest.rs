@@ -136,8 +136,8 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
     Ok((ended?, count))
 }
 
-/// Gives back what a daemon that crashed has left, and removes the files (`told`) in which it said how it was: whoever
-/// reads them would take it to be there. Returns to how many threads.
+/// Gives back what a daemon that crashed has left, and removes the files (`told`) in which it said how it was: a reader
+/// would take it to be there. Returns to how many threads.
 ///
 /// # Errors
 /// [`GuestError`], such as that a daemon is at work.

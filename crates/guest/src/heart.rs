@@ -7,9 +7,9 @@
 //! the lowest priority, or else nice -20. What it does is short: a time stamp, and under the lock, if it
 //! is free, a decision.
 //!
-//! A thread on its own vCPU or on a run queue is moved at once. One that was running when its vCPU was
-//! descheduled is not moved before that runs again (`stop_one_cpu()` in kernel/sched/core.c), and who
-//! asks for it waits. That must not be a heartbeat: hence the second thread.
+//! A thread on its own vCPU or on a run queue is moved at once. One that was running when its vCPU was descheduled is
+//! not moved before that runs again (`stop_one_cpu()` in kernel/sched/core.c), and the thread that asks for it waits.
+//! That must not be a heartbeat: hence the second thread.
 
 use crate::migrater::{Migrater, Order};
 use corun_model::time::MS;
@@ -149,7 +149,7 @@ impl Heart {
         let begin = move || {
             let prepared = affinity::pin(0, vcpu).and_then(|()| raise());
             let failed = prepared.is_err();
-            // Whoever waits for this is there: it receives before it goes on.
+            // The thread that waits for this is there: it receives before it goes on.
             let _ = said.send(prepared);
             if !failed {
                 work();

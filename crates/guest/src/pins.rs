@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_forgotten_and_with_it_who_was_given_back() {
+    fn the_past_is_forgotten_and_with_it_the_threads_given_back() {
         let mut pins = moved_twice();
         pins.forget_before(26);
         assert_eq!(vcpus(&pins, 0..40), [5]);

@@ -231,7 +231,7 @@ impl State {
     }
 }
 
-/// Which threads are to be given what cannot be told, nor by whom.
+/// It cannot be told which threads are to be given what, nor which program wrote that.
 fn nonsense(cause: serde_json::Error) -> io::Error {
     let message = format!(
         "is not what corun guest has written ({cause}): look at it, then remove it; whoever it named keeps its mask \

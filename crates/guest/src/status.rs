@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the daemon tells of itself: a file that it writes anew every second, for `corun guest status`,
-//! and one in Prometheus's text format for whoever collects metrics. It listens nowhere.
+//! What the daemon tells of itself: a file that it writes anew every second, for `corun guest status`, and one in
+//! Prometheus's text format for programs that collect metrics. It listens nowhere.
 
 mod prometheus;
 mod text;

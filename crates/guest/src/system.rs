@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What sort of guest this is: its vCPUs, who else steers by stolen time, and whether stolen time can
-//! be seen at all.
+//! What sort of guest this is: its vCPUs, which other programs steer by stolen time, and whether
+//! stolen time can be seen at all.
 
 use corun_model::PcpuSet;
 use corun_system::procfs::Proc;

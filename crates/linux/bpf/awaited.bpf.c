@@ -69,21 +69,21 @@ static s32 number_of(const struct task_struct *p)
 
 /* Remembers the vCPU of a thread; returns 1 if it does. */
 SEC("syscall")
-int introduce(struct thread_key *who)
+int introduce(struct thread_key *key)
 {
-	struct receiver receiver = {.tgid = who->tgid};
-	struct task_struct *p = bpf_task_from_pid((s32)who->tid);
+	struct receiver receiver = {.tgid = key->tgid};
+	struct task_struct *p = bpf_task_from_pid((s32)key->tid);
 	s32 number = -1;
 
 	if (!p)
 		return 0;
-	if (is_meant(p, who))
+	if (is_meant(p, key))
 		number = number_of(p);
 	bpf_task_release(p);
 	if (number < 0)
 		return 0;
 	receiver.number = (u32)number;
-	return !bpf_map_update_elem(&receivers, &receiver, &who->tid, BPF_ANY);
+	return !bpf_map_update_elem(&receivers, &receiver, &key->tid, BPF_ANY);
 }
 
 /* A thread of process `tgid` waits for `p`, a vCPU of the same, if that is ready. */

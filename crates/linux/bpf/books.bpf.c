@@ -3,8 +3,8 @@
  * What the dispatcher keeps of many tasks, told at once, for crates/linux/src/books.rs.
  *
  * Problem: the daemon looks at every vCPU of the host ten times a second under some policies, and a
- * system call for each was a third of what it cost. How: it writes down whom it asks for in `asked`
- * and runs this program, which copies their books to `told`; both are mapped.
+ * system call for each was a third of what it cost. How: it writes down the threads that it asks for in
+ * `asked` and runs this program, which copies their books to `told`; both are mapped.
  */
 #include "threads.h"
 
@@ -36,18 +36,18 @@ struct {
 
 static void tell(u32 at)
 {
-	struct thread_key *who = bpf_map_lookup_elem(&asked, &at);
+	struct thread_key *key = bpf_map_lookup_elem(&asked, &at);
 	struct told *entry = bpf_map_lookup_elem(&told, &at);
 	struct task_struct *p;
 	struct task_ctx *ctx;
 
-	if (!who || !entry)
+	if (!key || !entry)
 		return;
 	entry->known = 0;
-	p = bpf_task_from_pid((s32)who->tid);
+	p = bpf_task_from_pid((s32)key->tid);
 	if (!p)
 		return;
-	if (is_meant(p, who)) {
+	if (is_meant(p, key)) {
 		ctx = bpf_task_storage_get(&task_ctxs, p, NULL, 0);
 		if (ctx) {
 			entry->ctx = *ctx;

@@ -31,11 +31,11 @@ struct thread_key {
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
-static inline bool is_meant(const struct task_struct *p, const struct thread_key *who)
+static inline bool is_meant(const struct task_struct *p, const struct thread_key *key)
 {
 	u64 start = BPF_CORE_READ((const struct task_struct___start *)p, start_boottime);
 
-	return (u32)p->tgid == who->tgid && start / TICK == who->start;
+	return (u32)p->tgid == key->tgid && start / TICK == key->start;
 }
 
 #endif

@@ -96,12 +96,12 @@ impl Awaited {
     /// Is its vCPU known now?
     fn introduce(&self, key: ThreadKey) -> libbpf_rs::Result<bool> {
         // `struct thread_key`.
-        let mut who = [0; 16];
-        who[..4].copy_from_slice(&key.tgid.to_ne_bytes());
-        who[4..8].copy_from_slice(&key.tid.to_ne_bytes());
-        who[8..].copy_from_slice(&key.start.to_ne_bytes());
+        let mut wanted = [0; 16];
+        wanted[..4].copy_from_slice(&key.tgid.to_ne_bytes());
+        wanted[4..8].copy_from_slice(&key.tid.to_ne_bytes());
+        wanted[8..].copy_from_slice(&key.start.to_ne_bytes());
         let input = ProgramInput {
-            context_in: Some(&mut who),
+            context_in: Some(&mut wanted),
             ..ProgramInput::default()
         };
         let told = self.program("introduce")?.test_run(input)?;

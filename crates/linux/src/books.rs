@@ -97,8 +97,8 @@ impl TaskBooks {
         for (asked, key) in asked.iter().zip(threads) {
             let [a, b, c, d] = key.tgid.to_ne_bytes();
             let [e, f, g, h] = key.tid.to_ne_bytes();
-            let who = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
-            for (word, value) in asked.iter().zip([who, key.start]) {
+            let thread = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+            for (word, value) in asked.iter().zip([thread, key.start]) {
                 word.store(value, Ordering::Relaxed);
             }
         }

@@ -5,7 +5,7 @@
 //! descriptors that are open, and threads through files that everybody may read. So the daemon gives up
 //!
 //! - all capabilities but CAP_PERFMON, which the counters of some policies take;
-//! - the system calls by which an attacker who has taken over the daemon could start programs, reach a network, look
+//! - the system calls by which an attacker that has taken over the daemon could start programs, reach a network, look
 //!   into other processes or change the kernel. Such a call fails, and does not kill the daemon: that would end the
 //!   scheduler as well, perhaps for an innocent call (man 2 seccomp, man 7 capabilities, docs/security.md);
 //! - writing to files, except those that are open and those in its state directory; of the
@@ -261,7 +261,7 @@ mod tests {
 
     /// In threads of their own: what is given up does not come back.
     #[test]
-    fn who_reads_cookies_can_do_nothing_else() {
+    fn the_reader_of_cookies_can_do_nothing_else() {
         let checked = thread::spawn(|| {
             // Into memory that is there already: to say so takes more calls than the thread has.
             let mut found = Vec::with_capacity(8);

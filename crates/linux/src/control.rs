@@ -435,7 +435,7 @@ mod tests {
     use crate::apply::tests::host;
 
     #[test]
-    fn counters_are_found_whoever_has_gone() {
+    fn counters_are_found_whichever_thread_has_gone() {
         let with = |run| {
             let mut counters = Counters::default();
             counters.run = run;

@@ -101,7 +101,7 @@ pub(crate) struct Vm {
     /// Its process.
     pub(crate) key: ThreadKey,
     pub(crate) name: String,
-    /// Who it is to its manager.
+    /// What its manager calls it.
     pub(crate) identity: Identity,
     /// The cgroup that its process is in, as /proc has it.
     pub(crate) cgroup: Option<String>,

@@ -2,231 +2,33 @@
 //! The daemon from start to end: puts the dispatcher in charge, lets [`Daemon`] work, and leaves the
 //! host on the kernel's own scheduler, however it ends.
 
-use crate::confine::{ConfineError, Places, confine};
+mod exit;
+mod options;
+
+pub use crate::recorder::Recorded;
+pub(crate) use exit::ejected;
+pub use exit::{Cause, HostError, HostExit};
+pub use options::HostOptions;
+
+use crate::confine::{Places, confine};
 use crate::daemon::Daemon;
 use crate::descriptors;
 use crate::halt_poll::{self, HaltPoll, HaltPollError};
-use crate::loader::{Dispatcher, ExitInfo, LoadError};
-use crate::preflight::{self, Finding, Verdict};
+use crate::loader::{Dispatcher, ExitInfo};
+use crate::preflight::{self, Verdict};
+use crate::safety::Limits;
 use crate::safety::postmortem::PostMortem;
-use crate::safety::runs::{End, Journal};
-use crate::safety::{self, Breach, Limits};
-use crate::socket::{self, Server, SocketError};
+use crate::safety::runs::Journal;
+use crate::socket::Server;
 use crate::stats::Stats;
 use crate::tags::NoNewCookies;
 use crate::{priority, sched_ext, smt};
-use corun_model::DispatcherParams;
-use corun_model::time::MS;
-use corun_model::{Nanos, PcpuSet, TopologyError};
-use corun_policies::{PolicyInfo, Settings};
+use corun_model::PcpuSet;
 use corun_system::signals;
-use std::io::{self, Write};
+use exit::end_of;
+use std::io;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
-
-pub use crate::recorder::Recorded;
-
-/// What to do.
-pub struct HostOptions {
-    /// The policy.
-    pub policy: &'static PolicyInfo,
-    /// What it, and each that is put in force later, is made of unless it is told otherwise.
-    pub settings: Settings,
-    /// The dispatcher's parameters.
-    pub params: DispatcherParams,
-    /// How often statistics are printed; `None`: never.
-    pub interval: Option<Nanos>,
-    /// How long to stay in charge; `None`: until SIGINT, SIGTERM or SIGHUP.
-    pub run_for: Option<Nanos>,
-    /// Statistics as lines of JSON instead of text.
-    pub json: bool,
-    /// Where to record every input and decision of the dispatcher, for `corun lockstep`.
-    pub record: Option<PathBuf>,
-    /// Where to answer `corun policy`.
-    pub socket: PathBuf,
-    /// Where to answer clients of scx_stats; `None`: nowhere.
-    pub scx_stats: Option<PathBuf>,
-    /// Findings of the preflight that shall not stand in the way.
-    pub force: Vec<String>,
-    /// Where runs are remembered.
-    pub state_dir: PathBuf,
-    /// What is promised to VMs.
-    pub limits: Limits,
-    /// The VMs that the policy is for, by name, UUID or their manager's number; empty: all.
-    pub only: Vec<String>,
-    /// The longest time that KVM polls before a vCPU halts, meanwhile, ns; `None`: as it is.
-    pub halt_poll: Option<Nanos>,
-    /// Where statistics go.
-    pub out: Box<dyn Write>,
-    /// Where people are told what is worth knowing, a sentence each.
-    pub notes: fn(&str),
-}
-
-impl HostOptions {
-    /// This policy with everything else as by default: statistics every second, as text.
-    pub fn new(policy: &'static PolicyInfo) -> Self {
-        Self {
-            policy,
-            settings: Settings::default(),
-            params: DispatcherParams::default(),
-            interval: Some(1000 * MS),
-            run_for: None,
-            json: false,
-            record: None,
-            socket: socket::DEFAULT.into(),
-            scx_stats: Some(socket::scx_stats::DEFAULT.into()),
-            force: Vec::new(),
-            state_dir: safety::STATE_DIR.into(),
-            limits: Limits::default(),
-            only: Vec::new(),
-            halt_poll: None,
-            out: Box::new(io::stdout()),
-            notes: |_| {},
-        }
-    }
-
-    /// Shall this finding of the preflight not stand in the way?
-    pub(crate) fn is_forced(&self, finding: &str) -> bool {
-        self.force.iter().any(|forced| forced == finding)
-    }
-}
-
-/// Why the daemon ended, if nothing went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The time it was given is over.
-    TimeOver,
-    /// SIGINT, SIGTERM or SIGHUP.
-    Asked,
-}
-
-impl Cause {
-    /// In words.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::TimeOver => "the time is over",
-            Self::Asked => "asked to end",
-        }
-    }
-}
-
-/// An ordinary end: the host is back on the kernel's own scheduler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostExit {
-    /// Why.
-    pub cause: Cause,
-    /// What the kernel says about it.
-    pub info: Option<ExitInfo>,
-    /// What was recorded, if it was asked for.
-    pub recorded: Option<Recorded>,
-}
-
-/// What went wrong. The host is on the kernel's own scheduler all the same.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// Something is in the way.
-    #[error("corun cannot take over this host:\n{}", list(.0))]
-    Preflight(Vec<Finding>),
-    /// A task could make a core-scheduling cookie, which hangs the host.
-    #[error(
-        "nothing keeps tasks from making core-scheduling cookies, which have hung SMT hosts under every sched_ext \
-         scheduler: the kernel refuses the program for it ({0:#}); switch SMT off, or --force {name}",
-        name = preflight::COOKIES
-    )]
-    NewCookies(libbpf_rs::Error),
-    /// A task has made one all the same.
-    #[error(
-        "the host is back on the kernel's own scheduler, because vCPUs have core-scheduling cookies, which have hung SMT \
-         hosts under every sched_ext scheduler: {0}"
-    )]
-    Cookies(String),
-    /// The dispatcher could not be loaded or put in charge.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// What keeps the host safe cannot be written down.
-    #[error("cannot remember runs in {path}: {cause}; name another directory with --state-dir")]
-    State {
-        /// The directory.
-        path: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// A promise was broken: the host was handed back.
-    #[error("the host is back on the kernel's own scheduler, because a promise was broken: {}", .0.what)]
-    RolledBack(Breach),
-    /// The kernel threw the dispatcher out.
-    #[error("the kernel ejected the dispatcher: {}: {} (exit kind {}, code {})",
-        .0.reason, .0.message, .0.kind, .0.code)]
-    Ejected(ExitInfo),
-    /// pCPUs came or went.
-    #[error(
-        "pCPUs came or went, so the host is as it was without corun ({0}); start corun again, as its systemd unit does"
-    )]
-    PcpusChanged(String),
-    /// The kernel's own scheduler is not back.
-    #[error("the scheduler is still {state} after it was unregistered; press SysRq-S to force it")]
-    NotBack {
-        /// What /sys/kernel/sched_ext/state says.
-        state: String,
-    },
-    /// The dispatcher's tables cannot be read or written.
-    #[error("cannot reach the dispatcher's tables: {0}")]
-    Tables(#[from] libbpf_rs::Error),
-    /// The recording cannot be written.
-    #[error("cannot record to {path}: {cause}")]
-    Record {
-        /// The file.
-        path: String,
-        /// What failed.
-        cause: io::Error,
-    },
-    /// Statistics cannot be written.
-    #[error("cannot write statistics: {0}")]
-    Output(io::Error),
-    /// The control socket cannot be had.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The control socket cannot be waited for.
-    #[error("cannot wait for requests: {0}")]
-    Wait(io::Error),
-    /// A policy could not be put in force, nor the one before it put back.
-    #[error(
-        "between two policies: {wanted} could not be put in force ({cause}), {before} not be put back ({again})"
-    )]
-    Between {
-        /// The new one.
-        wanted: &'static str,
-        /// Why not.
-        cause: libbpf_rs::Error,
-        /// The old one.
-        before: &'static str,
-        /// Why not.
-        again: libbpf_rs::Error,
-    },
-    /// Too many files are open.
-    #[error("no descriptor is left: {0}")]
-    Descriptors(io::Error),
-    /// Signals cannot be watched for.
-    #[error("cannot watch for signals: {0}")]
-    Signals(io::Error),
-    /// The host's pCPUs cannot be told.
-    #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
-    Online,
-    /// KVM's halt polling cannot be set or put back.
-    #[error(transparent)]
-    HaltPoll(#[from] HaltPollError),
-    /// Privileges that are not needed any more cannot be given up.
-    #[error(transparent)]
-    Confine(#[from] ConfineError),
-    /// The host has a shape corun does not know.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-}
-
-fn list(findings: &[Finding]) -> String {
-    let lines = findings.iter().map(|finding| format!("- {finding}"));
-    lines.collect::<Vec<_>>().join("\n")
-}
 
 /// What stands in the way of taking over this host, and what of it is forced.
 ///
@@ -282,16 +84,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
             .map_err(failed)?;
     }
     let notes = options.notes;
-    let knobs = Path::new(halt_poll::KNOBS);
-    if let Some(note) = halt_poll::put_back(knobs, &folder)?.in_words() {
-        notes(&note);
-    }
-    let longest = options.halt_poll;
-    let polling = longest.map(|longest| HaltPoll::set(knobs, &folder, longest));
-    let polling = polling.transpose()?;
-    if let Some(polling) = &polling {
-        notes(&polling.in_words());
-    }
+    let polling = set_polling(&options)?;
     let forced: Vec<String> = verdict.forced.iter().map(|f| f.id.to_string()).collect();
     journal.begin().map_err(failed)?;
     let mut last = LastWords::default();
@@ -300,6 +93,20 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let polling = polling.map_or(Ok(()), HaltPoll::put_back);
     let written = remember(&mut journal, &folder, &ended, &forced, &last);
     settle(ended, polling, written.map_err(failed), notes)
+}
+
+/// Puts back what a run that was killed has left of KVM's halt polling, and sets what this one is to have, if anything.
+fn set_polling(options: &HostOptions) -> Result<Option<HaltPoll>, HaltPollError> {
+    let (knobs, state) = (Path::new(halt_poll::KNOBS), &options.state_dir);
+    if let Some(note) = halt_poll::put_back(knobs, state)?.in_words() {
+        (options.notes)(&note);
+    }
+    let Some(longest) = options.halt_poll else {
+        return Ok(None);
+    };
+    let polling = HaltPoll::set(knobs, state, longest)?;
+    (options.notes)(&polling.in_words());
+    Ok(Some(polling))
 }
 
 /// From here on no task can make a core-scheduling cookie, and none has made one since preflight
@@ -364,16 +171,6 @@ fn settle(
     }
     let exit = ended?;
     after.map(|()| exit)
-}
-
-fn end_of(ended: &Result<HostExit, HostError>) -> End {
-    match ended {
-        Ok(_) => End::Asked,
-        Err(HostError::RolledBack(_)) => End::RolledBack,
-        Err(HostError::PcpusChanged(_)) => End::PcpusChanged,
-        Err(HostError::Ejected(_)) => End::Ejected,
-        Err(_) => End::Failed,
-    }
 }
 
 /// What a run knew at its end.
@@ -476,14 +273,6 @@ fn places(options: &HostOptions) -> Places {
     Places::new(&options.state_dir, sockets)
 }
 
-/// The kernel threw the dispatcher out.
-pub(crate) fn ejected(info: ExitInfo) -> HostError {
-    match info.asks_for_restart() {
-        true => HostError::PcpusChanged(info.message),
-        false => HostError::Ejected(info),
-    }
-}
-
 /// Are those pCPUs online `now` that were when corun began, and on which all it has made rests?
 pub(crate) fn same_pcpus(told: &PcpuSet, now: Option<PcpuSet>) -> Result<(), HostError> {
     let now = now.ok_or(HostError::Online)?;
@@ -508,6 +297,8 @@ fn give_back_memory() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::safety::Breach;
+    use crate::safety::runs::End;
     use std::fs;
 
     /// As `ExecStopPost=` of corun.service has it.

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_record_is_told_so() {
+    fn a_user_of_a_kernel_that_cannot_record_is_told_so() {
         let said = |log: &str, recording| {
             let cause = libbpf_rs::Error::from_raw_os_error(7);
             LoadError::load(cause, log.into(), recording).to_string()

@@ -220,8 +220,8 @@ fn in_words(line: &Line<'_>) -> String {
         said.extend(task.home.map(|home| format!("home {}", home.0)));
         said.extend(task.pool.map(|pool| format!("pool {pool}")));
         if !said.is_empty() {
-            let who = name(format!("task {}", task.task.0));
-            text += &format!("  vCPU {who}: {}\n", said.join(", "));
+            let vcpu = name(format!("task {}", task.task.0));
+            text += &format!("  vCPU {vcpu}: {}\n", said.join(", "));
         }
     }
     for note in line.notes {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_gone_is_forgotten_and_its_number_is_not_given_again() {
+    fn a_task_that_has_gone_is_forgotten_and_its_number_is_not_given_again() {
         let mut numbers = Numbers::default();
         let stays = numbers.vm((1, 1));
         for start in 0..1000 {

@@ -158,11 +158,11 @@ mod tests {
         let of = |tid| weights.of_own_cgroup(tid);
         assert_eq!((of(8), of(9), of(10)), (Some(300), None, None));
         assert_eq!(of(7), Some(50));
-        // Who is where the process's first thread is does not even look who else is.
+        // A thread that is where the process's first thread is does not even look which others are.
         put("proc/7/task/11/cgroup", "0::/vm.scope/libvirt/emulator\n");
         put("cg/vm.scope/libvirt/emulator/cgroup.threads", "11\n");
         assert_eq!(of(11), None);
-        // Nor who is in one that does not divide processes.
+        // Nor does one in a cgroup that does not divide processes.
         put("cg/vm.scope/libvirt/emulator/cgroup.type", "domain\n");
         assert_eq!(
             Weights::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(8),

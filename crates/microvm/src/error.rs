@@ -38,7 +38,7 @@ pub enum MachineError {
     /// A thread.
     #[error("the thread of vCPU {vcpu} cannot be started or set up: {error}")]
     Thread {
-        /// Whose.
+        /// The vCPU.
         vcpu: usize,
         /// What the kernel says.
         #[source]
@@ -47,7 +47,7 @@ pub enum MachineError {
     /// `KVM_EXIT_FAIL_ENTRY`.
     #[error("vCPU {vcpu}: the processor refuses to enter the guest, reason {reason:#x}")]
     NotEntered {
-        /// Whose.
+        /// The vCPU.
         vcpu: usize,
         /// The processor's number for why.
         reason: u64,
@@ -55,7 +55,7 @@ pub enum MachineError {
     /// `KVM_EXIT_INTERNAL_ERROR`.
     #[error("vCPU {vcpu}: KVM cannot go on, {what}")]
     Internal {
-        /// Whose.
+        /// The vCPU.
         vcpu: usize,
         /// KVM's number for why, and the instruction if it is one.
         what: String,
@@ -63,7 +63,7 @@ pub enum MachineError {
     /// The guest crashed, or did what no guest here does.
     #[error("vCPU {vcpu}: the guest stopped: {what}")]
     Stopped {
-        /// Whose.
+        /// The vCPU.
         vcpu: usize,
         /// How, and where.
         what: String,

@@ -34,7 +34,7 @@ pub enum Mode {
     Spin,
     /// The vCPUs share one spin lock.
     Lock,
-    /// The same, and who spins for long asks KVM to let the next vCPU go first.
+    /// The same, and a vCPU that spins for long asks KVM to let the next vCPU go first.
     Yield,
     /// Each vCPU computes shortly and halts until its timer wakes it.
     Timer,
@@ -49,7 +49,7 @@ pub enum Mode {
 }
 
 /// All modes, with the names they have on the command line.
-pub const MODES: [(&str, Mode); 8] = [
+const MODES: [(&str, Mode); 8] = [
     ("spin", Mode::Spin),
     ("lock", Mode::Lock),
     ("yield", Mode::Yield),

@@ -78,8 +78,8 @@ corun_guest_lock:
         compute
         jmp 2b
 
-# The same, but who finds the lock taken for long asks KVM to let the next vCPU go first, as Linux does
-# that waits for a vCPU to answer an interrupt (kvm_smp_send_call_func_ipi()).
+# The same, but a vCPU that finds the lock taken for long asks KVM to let the next vCPU go first, as Linux does
+# when it waits for a vCPU to answer an interrupt (kvm_smp_send_call_func_ipi()).
 corun_guest_yield:
 2:      mov eax, 1
         xchg [rdi], eax
@@ -92,7 +92,7 @@ corun_guest_yield:
         dec ecx
         jnz 3b
         mov eax, 11                      # KVM_HC_SCHED_YIELD
-        mov rbx, [rsi + 32]              # to whom, by the number of its local APIC
+        mov rbx, [rsi + 32]              # to which vCPU, by the number of its local APIC
         vmmcall                          # Intel's has another one, which KVM puts in its place
         jmp 2b
 4:      compute
@@ -115,7 +115,7 @@ corun_guest_timer:
         halt
         jmp 2b
 
-# Whoever's turn it is computes, gives the turn to the next vCPU and wakes it with an IPI; the
+# The vCPU whose turn it is computes, gives the turn to the next one and wakes it with an IPI; the
 # others are halted.
 corun_guest_ping:
         enable_apics
@@ -128,7 +128,7 @@ corun_guest_ping:
         compute
         mov rdx, [rsi + 32]
         mov [rdi + 64], rdx
-        mov eax, 0x4040                  # fixed delivery, assert, vector 0x40; edx: to whom
+        mov eax, 0x4040                  # fixed delivery, assert, vector 0x40; edx: to which vCPU
         mov ecx, 0x830
         wrmsr
         jmp 3b
@@ -158,7 +158,7 @@ corun_guest_barrier:
         jmp 3b
 
 # Computes, then calls all others and spins until they have answered, as Linux does to have TLBs flushed;
-# one of them at a time. Who spins or computes answers calls.
+# one of them at a time. vCPUs that spin or compute answer calls.
 corun_guest_call:
         enable_apics
         sti

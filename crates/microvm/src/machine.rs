@@ -16,8 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// A vCPU that writes to this guest address has done its work and ends. It is no memory, nor is anything behind
-/// it up to the next large page: whoever writes there leaves the guest, as for any device.
+/// A vCPU that writes to this guest address has done its work and ends. It is no memory, nor is anything behind it up
+/// to the next large page: a write there leaves the guest, as for any device.
 pub const END: u64 = 0x20_0000;
 
 /// Where a vCPU begins.
@@ -121,7 +121,7 @@ impl Machine {
             match self.ends.recv_timeout(each) {
                 Ok(end) => end?,
                 Err(RecvTimeoutError::Timeout) => return Err(MachineError::Stuck),
-                // Nobody is left who could say anything.
+                // No vCPU is left that could say anything.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }

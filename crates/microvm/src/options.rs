@@ -16,7 +16,7 @@ Usage: corun-microvm --name vm1 --mode lock [--vcpus 2] [--seconds 5]
   --name NAME      the VM's name; QEMU's `-name guest=NAME,…` is understood, too
   --mode MODE      spin   each vCPU counts
                    lock   the vCPUs share a spin lock
-                   yield  the same; who spins for long lets the next vCPU go first
+                   yield  the same; a vCPU that spins for long lets the next one go first
                    timer  each vCPU computes, then halts until a timer wakes it
                    ping   the vCPUs wake each other by IPI, one runs at a time
                    barrier  each vCPU computes and halts until all have; the last

@@ -16,10 +16,10 @@ pub struct DispatcherParams {
     /// CFS had it: below, tasks that wake in turn would only switch.
     pub wakeup_granularity: Nanos,
     /// How far behind its pCPU's clock a task may start that waited or moved, ns of virtual time.
-    /// Default one slice: who waited goes first once, and nobody hoards.
+    /// Default one slice: a task that waited goes first once, and none hoards.
     pub sleeper_credit: Nanos,
     /// How far ahead of its pCPU's clock a task may be queued, ns of virtual time. Default two
-    /// slices: who ran much elsewhere pays for it, but not for long.
+    /// slices: a task that ran much elsewhere pays for it, but not for long.
     pub max_lead: Nanos,
     /// How often a busy pCPU looks for a busier one, ns. Default 60 ms, some
     /// turns of a crowded pCPU; not measured against other values.

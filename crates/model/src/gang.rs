@@ -18,9 +18,9 @@ pub enum Gang {
     Dynamic,
     /// Siblings start together in time slots, or not at all.
     Strict(Slots),
-    /// Who is woken by a sibling runs at once, for a short while.
+    /// A vCPU that a sibling wakes runs at once, for a short while.
     Demand(Boost),
-    /// Who is ahead of its siblings is stopped until they catch up.
+    /// A vCPU that is ahead of its siblings is stopped until they catch up.
     Relaxed(Skew),
     /// When one is too far ahead, all stop; those that lag start together.
     RelaxedAll(Skew),

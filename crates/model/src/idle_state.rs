@@ -16,7 +16,7 @@ pub struct IdleState {
 
 impl IdleState {
     /// How it is written, for messages.
-    pub const SUCH_AS: &str = "exit latency and target residency such as \"104us/345us\"";
+    const SUCH_AS: &str = "exit latency and target residency such as \"104us/345us\"";
 }
 
 impl FromStr for IdleState {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The words that corun's rooms share.
 //!
-//! Everything here is plain data: what a host looks like ([`Topology`]), who runs on it ([`VmId`],
+//! Everything here is plain data: what a host looks like ([`Topology`]), what runs on it ([`VmId`],
 //! [`TaskId`]), how time is written ([`time`]), what a policy sees ([`Snapshot`]) and what it asks
 //! for ([`Plan`]). No crate below this one, no I/O, no clock.
 

@@ -80,8 +80,8 @@ impl FromStr for Placement {
 pub struct HostSeen {
     /// Nodes, LLCs, cores, SMT threads.
     pub topology: Topology,
-    /// The pCPUs of each last-level cache. Kernels number pCPUs as they like: on a real host these sets
-    /// say who shares a cache, not the order of numbers in `topology`.
+    /// The pCPUs of each last-level cache. Kernels number pCPUs as they like: on a real host these sets say which pCPUs
+    /// share a cache, not the order of numbers in `topology`.
     pub llcs: Vec<PcpuSet>,
     /// How the hardware threads of a core are numbered, if each core has two and that is known.
     pub smt: Option<SmtOrder>,
@@ -290,7 +290,7 @@ pub struct TaskPlan {
     /// What it asks of its core, if that is known; for [`Placement::Core`].
     pub demand: Option<Demand>,
     /// It may be dormant while it has its pCPU (its guest halts without an exit): on a hardware thread of a
-    /// [`PcpuPlan`], whoever waits there goes first when its slice is over, whatever it is owed.
+    /// [`PcpuPlan`], a vCPU that waits there goes first when its slice is over, whatever it is owed.
     pub dormant: bool,
     /// The number of its core-scheduling cookie, from 1 to 2³¹ - 1; 0: none is known. On hardware threads of a
     /// [`PcpuPlan`] with `cookies`.
@@ -317,7 +317,7 @@ impl TaskPlan {
     }
 }
 
-/// What a vCPU asks of its core: it is lent hardware threads beside those whom it disturbs least.
+/// What a vCPU asks of its core: it is lent hardware threads beside the vCPUs that it disturbs least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// What it takes beside anybody, thousandths of the time alone; below 65,536.
@@ -339,7 +339,7 @@ pub struct PcpuPlan {
     pub hold: Nanos,
     /// How long guests that retain their context by themselves may do so there, ns; 0: not at all.
     pub retention: Nanos,
-    /// Does either end for whoever wants to run there?
+    /// Does either end for a vCPU that wants to run there?
     pub gives_way: bool,
     /// Are vCPUs with different cookies kept off each other's cores? One without a number shares cores with its
     /// siblings only.
@@ -412,13 +412,13 @@ pub struct VmStatus {
     /// CPU time per period that it has borrowed (lent, if negative), thousandths of what it is
     /// entitled to.
     pub loan: i64,
-    /// Who wakes its vCPUs, as far as that is seen.
+    /// What wakes its vCPUs, as far as that is seen.
     pub wakers: Wakers,
     /// Its vCPUs, vCPU 0 first.
     pub vcpus: Vec<VcpuStatus>,
 }
 
-/// Who wakes a VM's vCPUs, as far as that is seen.
+/// What wakes a VM's vCPUs, as far as that is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wakers {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! When somebody is there who comes and goes.
+//! When a VM or a task that comes and goes is there.
 
 use crate::Nanos;
 
@@ -46,7 +46,7 @@ impl Presence {
 mod tests {
     use super::*;
 
-    /// All changes up to 100, and who is there then.
+    /// All changes up to 100, and whether it is there then.
     fn changes(presence: Presence) -> Vec<(Nanos, bool)> {
         let begin = (0, presence.at(0));
         let next = |&(now, _): &(Nanos, bool)| {

@@ -6,7 +6,7 @@ use crate::{PcpuId, PcpuSet, Topology};
 
 const PCPUS: usize = Topology::MAX_PCPUS as usize;
 
-/// Who shares what, by the pCPU's number.
+/// Which caches and cores pCPUs share, by the pCPU's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// The next hardware thread of its core, plus 1; 0: the core has no other.

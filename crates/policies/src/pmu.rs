@@ -50,7 +50,7 @@ pub const HARDWARE: u32 = 0;
 /// `PERF_TYPE_SOFTWARE`.
 pub const SOFTWARE: u32 = 1;
 /// `PERF_TYPE_RAW`.
-pub const RAW: u32 = 4;
+const RAW: u32 = 4;
 /// Types that count no time of a processor: `PERF_TYPE_TRACEPOINT`, `PERF_TYPE_BREAKPOINT`.
 const NO_TIME: [u32; 2] = [2, 5];
 

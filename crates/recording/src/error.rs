@@ -58,7 +58,7 @@ pub enum ImportError {
         /// Number and beginning of the first line not understood.
         first: Option<(u64, String)>,
     },
-    /// It has events, but none that tells who ran.
+    /// It has events, but none that tells which task ran.
     #[error(
         "{file}: there are no sched_switch events, only {found}; record sched_switch, sched_waking \
          and sched_wakeup on all pCPUs (`trace-cmd record -e sched -e kvm`, `perf sched record`)"

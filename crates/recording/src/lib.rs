@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads recordings of real KVM hosts and rebuilds who wanted a pCPU when, and why.
+//! Reads recordings of real KVM hosts and rebuilds which tasks wanted a pCPU when, and why.
 //!
 //! A recording is a file that `corun record` wrote ([`native`]), text by Linux' own tools
 //! (`/sys/kernel/tracing/trace`, `trace-cmd report`, or `perf script` of `perf sched record`), or a trace of

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording says about a host: who wanted a pCPU when, why, and what came of it.
+//! What a recording says about a host: which tasks wanted a pCPU when, why, and what came of it.
 //!
-//! A task's *demand* is a list of [`Burst`]s: how it was woken, how much CPU time it then used,
-//! and how that ended. Demand leaves out what the recorded scheduler decided (who waited for
-//! whom), so that a replay can decide anew. What the recorded scheduler did make of it is kept
+//! A task's *demand* is a list of [`Burst`]s: how it was woken, how much CPU time it then used, and
+//! how that ended. Demand leaves out what the recorded scheduler decided (which task waited for
+//! which), so that a replay can decide anew. What the recorded scheduler did make of it is kept
 //! beside the demand as *observed* figures, the truth a replay is checked against.
 //!
 //! All times are nanoseconds since the recording's start unless said otherwise. Time spent in
@@ -188,7 +188,7 @@ pub enum AtStart {
     Ready,
     /// Blocked.
     Waiting,
-    /// Not yet there: it was created during the recording. Its first burst says by whom.
+    /// Not yet there: it was created during the recording. Its first burst says by which task.
     Unborn,
 }
 
@@ -269,13 +269,13 @@ pub struct TaskObserved {
     pub migrations: u64,
     /// Wake-ups that made it ready.
     pub wakeups: u64,
-    /// Who or what woke it.
+    /// What woke it.
     pub wakers: Wakers,
     /// From each wake-up until it ran, ns, in order.
     pub wake_to_run: Vec<Nanos>,
 }
 
-/// Who or what woke a task, in wake-ups.
+/// What woke a task, in wake-ups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wakers {
     /// vCPUs of its own VM.

@@ -44,8 +44,8 @@ pub(crate) fn is_monitor_thread(comm: &str) -> bool {
     !comm.starts_with("kvm-nx") && PREFIXES.iter().any(|p| comm.starts_with(p)) || comm == "worker"
 }
 
-/// Names that the kernel and virtual machine monitors give threads by themselves, so that they tell their
-/// part and nothing of whom they serve. `#` is a number.
+/// Names that the kernel and virtual machine monitors give threads by themselves, so that they tell their part and
+/// nothing of which VM they serve. `#` is a number.
 const USUAL: &[&str] = &[
     // QEMU, on the architectures that have KVM, and its threads.
     "qemu-kvm",

@@ -119,7 +119,7 @@ pub enum Note {
         /// Tasks that did something after they had exited.
         after_exit: u64,
     },
-    /// There are no wake-up events: who woke whom is unknown, and so is how long a task was
+    /// There are no wake-up events: which task woke which is unknown, and so is how long a task was
     /// ready after it was woken.
     NoWakeups,
     /// The recording does not tell interrupts from tasks; causes of wake-ups are guessed.

@@ -57,21 +57,23 @@ fn idle_states(table: &Reader<'_>) -> Vec<IdleState> {
     }
     let mut states: Vec<IdleState> = Vec::new();
     for text in &said {
-        match text.value.parse::<IdleState>() {
-            Ok(state) => {
-                let deeper =
-                    |last: &IdleState| last.exit <= state.exit && last.residency <= state.residency;
-                if !states.last().is_none_or(deeper) {
-                    let message = format!(
-                        "found {:?} after a deeper state, expected the shallowest first",
-                        text.value
-                    );
-                    table.add(text.problem(message));
-                }
-                states.push(state);
+        let state = match text.value.parse::<IdleState>() {
+            Ok(state) => state,
+            Err(message) => {
+                table.add(text.problem(message));
+                continue;
             }
-            Err(message) => table.add(text.problem(message)),
+        };
+        let is_deeper =
+            |last: &IdleState| last.exit <= state.exit && last.residency <= state.residency;
+        if !states.last().is_none_or(is_deeper) {
+            let message = format!(
+                "found {:?} after a deeper state, expected the shallowest first",
+                text.value
+            );
+            table.add(text.problem(message));
         }
+        states.push(state);
     }
     states
 }

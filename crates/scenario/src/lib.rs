@@ -3,9 +3,9 @@
 //! do, and how to run it. `docs/scenario.md` lists every key.
 //!
 //! A scenario becomes plain data ([`Scenario`]): names of workloads and presets and the texts of
-//! programs stay texts with their places, for whoever knows what they mean. Everything else is
-//! checked here, and every problem found is told at once, with file, line, key, what was found and
-//! what is accepted.
+//! programs stay texts with their places, for those crates that know what they mean. Everything
+//! else is checked here, and every problem found is told at once, with file, line, key, what was
+//! found and what is accepted.
 //!
 //! On its way a document passes through [`tree`] (positions kept), [`merge`] (cases and overrides
 //! from the command line), [`reader`] (typed access) and the sections.
@@ -73,8 +73,8 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
     problems.or_ok(scenario)
 }
 
-/// As [`read`]; where something is wrong, what could be read of the scenario comes with it: cases with those of their VMs
-/// and tasks of which all could, for whoever checks names and programs.
+/// As [`read`]; where something is wrong, what could be read of the scenario comes with it: cases with those of their
+/// VMs and tasks of which all could, for callers that check names and programs.
 pub fn read_as_far(file: &str, text: &str, overrides: &[Override]) -> (Scenario, Problems) {
     let nothing = || Scenario {
         file: file.to_string(),

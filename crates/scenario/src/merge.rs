@@ -6,8 +6,8 @@ use crate::names;
 use crate::problem::{Place, Problem, Problems};
 use crate::tree::{self, Entry, Node, Table, Value};
 
-/// Keys that mean the same thing in different words: who says one takes the others back. Dotted ones are
-/// in a table beside the others.
+/// Keys that mean the same thing in different words: saying one takes the others back. Dotted ones
+/// are in a table beside the others.
 const ALTERNATIVES: [(&str, &[&str]); 8] = [
     ("idle_states", &["costs.idle_wake"]),
     ("costs.idle_wake", &["idle_states"]),

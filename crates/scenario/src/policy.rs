@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 pub struct PolicyKeys {
     /// The settings of all policies: the defaults, and what was said.
     pub settings: Settings,
-    /// `policy.NAME.calibration`: files of `corun calibrate`, to be read by whoever reads files.
+    /// `policy.NAME.calibration`: files of `corun calibrate`, to be read by the caller: this crate reads no files.
     pub calibrations: Vec<CalibrationSaid>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scenario as plain data. `None` means: not said, the default of whoever uses it holds.
+//! A scenario as plain data. `None` means: not said, the default of the model or policy that uses it holds.
 
 use crate::cgroups::{CgroupKeys, Group};
 use crate::disks::{Disk, DiskUse};
@@ -354,7 +354,7 @@ pub struct RtApp {
     pub file: Located<String>,
     /// Kinds of events to leave out.
     pub ignore: Vec<Located<String>>,
-    /// What is in the file; empty until somebody who reads files has put it here.
+    /// What is in the file; empty until the caller, which reads files, has put it here.
     pub text: Arc<str>,
 }
 
@@ -398,7 +398,7 @@ pub struct GuestKeys {
     pub ple_window: Option<Nanos>,
     /// By how many times each such exit widens that.
     pub ple_grow: Option<u32>,
-    /// Whom the host lets go first then.
+    /// Which vCPU the host lets go first then.
     pub ple_favours: Option<Located<String>>,
     /// How it has other vCPUs flush their TLBs.
     pub tlb_flush: Option<Located<String>>,

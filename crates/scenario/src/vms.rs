@@ -44,18 +44,25 @@ pub(crate) fn vms(
             return all;
         }
         let names = numbered(name, count, table.has("count"));
-        for name in &names {
-            if all.iter().any(|other: &Vm| &other.name == name) {
-                table.problem(
-                    "count",
-                    format!("there would be two VMs of the name {name:?}"),
-                );
-            }
-        }
+        let is_taken = |name: &str| all.iter().any(|other: &Vm| other.name == name);
+        refuse_namesakes(&table, "VMs", &names, is_taken);
         all.extend(names.into_iter().map(|name| Vm { name, ..vm.clone() }));
         table.finish();
     }
     all
+}
+
+/// Tells of names that another one of `what` has already.
+fn refuse_namesakes(
+    table: &Reader<'_>,
+    what: &str,
+    names: &[String],
+    is_taken: impl Fn(&str) -> bool,
+) {
+    for name in names.iter().filter(|name| is_taken(name)) {
+        let message = format!("there would be two {what} of the name {name:?}");
+        table.problem("count", message);
+    }
 }
 
 /// `web`, or `web1`, `web2` … where a count is given.
@@ -311,12 +318,8 @@ pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<Hos
                 program: program.clone(),
             };
             let names = numbered(name, count, table.has("count"));
-            for name in &names {
-                if all.iter().any(|other| &other.name == name) {
-                    let message = format!("there would be two host tasks of the name {name:?}");
-                    table.problem("count", message);
-                }
-            }
+            let is_taken = |name: &str| all.iter().any(|other| other.name == name);
+            refuse_namesakes(&table, "host tasks", &names, is_taken);
             all.extend(names.into_iter().map(task));
         }
         table.finish();

@@ -588,7 +588,7 @@ fn clients_of_one_name() {
     );
 }
 
-/// Who sends to a sink is the guest.
+/// It is the guest that sends to a sink.
 #[test]
 fn sinks_neither_come_nor_go() {
     says(

@@ -2,8 +2,9 @@
 //! corun's simulator: a modelled KVM host in virtual time.
 //!
 //! A [`Simulation`] brings three things together: a [`host`] (facts: pCPUs, tasks, time), a
-//! [`sched`] (who runs: corun's dispatcher or a model of another scheduler) and a [`load`] (what
-//! tasks want: modelled guests or a recorded host's demand). Same input and seed, same output.
+//! [`sched`] (which task runs where: corun's dispatcher or a model of another scheduler) and a
+//! [`load`] (what tasks want: modelled guests or a recorded host's demand). Same input and seed,
+//! same output.
 
 pub mod alone;
 pub mod bench;

@@ -53,7 +53,7 @@ pub fn read_own(file: &Path) -> io::Result<Option<Vec<u8>>> {
     up_to(MOST, opened).map(Some)
 }
 
-/// Opens what is called so, to read it, at once: opening a pipe that nobody writes to would wait for somebody who does.
+/// Opens what is called so, to read it, at once: opening a pipe that nobody writes to would wait for a writer.
 ///
 /// # Errors
 /// If it cannot be opened.

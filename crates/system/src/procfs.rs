@@ -173,8 +173,8 @@ impl Process {
         self.itself().cgroup()
     }
 
-    /// Has it a file open whose link in its folder begins so? `None`: that cannot be told. Only who might trace a process
-    /// may look (man 5 proc_pid_fd); and of one that has very many open, not all are looked at.
+    /// Has it a file open whose link in its folder begins so? `None`: that cannot be told. Only a process that might
+    /// trace this one may look (man 5 proc_pid_fd); and of one that has very many open, not all are looked at.
     pub fn has_open(&self, link: &str) -> Option<bool> {
         let mut entries = fs::read_dir(self.0.join("fd")).ok()?.flatten();
         for entry in entries.by_ref().take(MOST_LINKS) {

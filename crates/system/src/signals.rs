@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Signals that ask a daemon to end: it takes back what it has set, and does.
 //!
-//! SIGHUP is one: over ssh it comes when the connection drops, and kills whoever does not watch for it. Who has been
-//! started to outlive that (`nohup`) ignores it, and goes on.
+//! SIGHUP is one: over ssh it comes when the connection drops, and kills a program that does not watch for it. One that
+//! was started to outlive that (`nohup`) ignores it, and goes on.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;

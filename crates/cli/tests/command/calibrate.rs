@@ -164,7 +164,7 @@ fn a_scenario_takes_symbiosis_from_a_file_and_what_it_says_itself_is_stronger() 
     let scenario = folder.path().join("host.toml");
     let a_core = SYMBIOSIS.replace("1n1l4c2t", "1n1l1c2t");
     fs::write(folder.path().join("mine.toml"), &a_core).unwrap();
-    // Who does I/O leaves its hardware thread to four that compute, of which two miss.
+    // The vCPUs that do I/O leave their hardware thread to four that compute, of which two miss.
     let vm = |name: &str, count: u32, weight: u32, program: &str| {
         format!(
             "[vm.{name}]\ncount = {count}\nvcpus = 1\nweight = {weight}\n[[vm.{name}.thread]]\n\
@@ -198,7 +198,7 @@ fn a_scenario_takes_symbiosis_from_a_file_and_what_it_says_itself_is_stronger() 
     let by_hand = "base = 1500\nwait = 900\nwait_wait = 300\nmiss = 1400\nmiss_miss = 0";
     assert_eq!(by_file, results(by_hand));
     let published = results("");
-    assert_ne!(by_file, published, "coefficients decide who runs");
+    assert_ne!(by_file, published, "coefficients decide which vCPUs run");
     let both = results(
         "calibration = \"mine.toml\"\nmiss = 1436\nmiss_miss = 910\nbase = 1396\nwait = 861\nwait_wait = 277",
     );

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun compare` and `corun policies` as users meet them.
 
-use crate::common::{Place, failed, fits_schema};
+mod clients;
+mod events;
+mod refusals;
+
+use crate::common::{Place, fits_schema};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -146,67 +150,6 @@ fn the_same_bytes_whatever_the_number_of_threads() {
     assert_eq!(first, trace("8.perfetto-trace", "8"));
 }
 
-/// A simulated run, written as a recording, is read as what it was: two pCPUs, busy all the time,
-/// and as many switches.
-#[test]
-fn events_are_a_recording() {
-    let place = place("events");
-    let run = "compare host.toml --policies eevdf --case one --seed 7 --set run.warm_up=\"0s\" \
-               --events run.ftrace --json";
-    let said = place.json(&run.split_whitespace().collect::<Vec<_>>());
-    let again = place.json(&["compare", "run.ftrace", "--policies", "eevdf", "--json"]);
-    let vcpus = again["replay"]["vcpus"].as_array().unwrap();
-    let sum = |what: &str| -> f64 {
-        let recorded = |vcpu: &serde_json::Value| vcpu[what]["recorded"].as_f64().unwrap();
-        vcpus.iter().map(recorded).sum()
-    };
-    assert_eq!(vcpus.len(), 4);
-    assert!((sum("run_s") - 0.4).abs() < 0.004, "{again}");
-    let switches = said["runs"][0]["host"]["vcpu_switches_per_s"]
-        .as_f64()
-        .unwrap()
-        * 0.2;
-    assert!(
-        (sum("switches") - switches).abs() <= 4.0,
-        "{switches}: {again}"
-    );
-}
-
-/// VMs' threads begin in turns, by chance; in the recording each is its own VM's all the same.
-#[test]
-fn events_tell_whose_thread_each_is() {
-    let place = place("events-interleaved");
-    let pair = "[host]\npcpus = 4\n[run]\nduration = \"100ms\"\nwarm_up = \"100ms\"\n\
-                [vm.a]\nvcpus = 4\nworkload = \"cpu\"\n[vm.b]\nvcpus = 4\nworkload = \"cpu\"\n";
-    place.write("pair.toml", pair);
-    for seed in ["1", "2", "3"] {
-        let run = format!("compare pair.toml --policies cfs --seed {seed} --events run.ftrace");
-        place.prints(&run.split(' ').collect::<Vec<_>>());
-        let again = place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"]);
-        let vcpus = again["replay"]["vcpus"].as_array().unwrap();
-        let mut found: Vec<_> = vcpus.iter().map(|it| it["name"].to_string()).collect();
-        found.sort();
-        let named = ["a", "b"].map(|vm| [0, 1, 2, 3].map(|n| format!("\"{vm}/{n}\"")));
-        assert_eq!(found, named.concat(), "seed {seed}");
-    }
-}
-
-/// Nothing switches after the beginning; the recording is as long as the run all the same.
-#[test]
-fn events_go_on_to_the_end_of_the_run() {
-    let place = place("events-end");
-    let quiet = "[host]\npcpus = 2\n[run]\nduration = \"100ms\"\nwarm_up = \"0s\"\n\
-                 [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
-    place.write("quiet.toml", quiet);
-    let run = "compare quiet.toml --policies cfs --events run.ftrace";
-    place.prints(&run.split(' ').collect::<Vec<_>>());
-    let again = place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"]);
-    for vcpu in again["replay"]["vcpus"].as_array().unwrap() {
-        let recorded = vcpu["run_s"]["recorded"].as_f64().unwrap();
-        assert!((recorded - 0.1).abs() < 0.001, "{again}");
-    }
-}
-
 #[test]
 fn tables_and_report() {
     let place = place("tables");
@@ -228,7 +171,7 @@ fn tables_and_report() {
     assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
 }
 
-/// Who watches for the report changes nothing, and a timeline can be written beside.
+/// Watching for the report changes nothing, and a timeline can be written beside.
 #[test]
 fn a_report_changes_nothing() {
     let place = place("watched");
@@ -285,183 +228,6 @@ fn the_command_line_and_the_scenario_say_the_same() {
         "1",
     ]);
     assert!(lone.contains("\"duration_s\": 1.0"));
-}
-
-#[test]
-fn what_is_wrong_with_the_command_line() {
-    let place = place("usage");
-    for (args, expected) in [
-        (
-            vec!["--policies", "cfss"],
-            "corun: --policies: unknown policy \"cfss\", did you mean \"cfs\"? ",
-        ),
-        (
-            vec!["--policies", "cfs,cfs"],
-            "corun: --policies: \"cfs\" is named twice\n",
-        ),
-        (
-            vec!["--case", "tow"],
-            "corun: --case \"tow\": unknown case, did you mean \"two\"? Accepted are one, two\n",
-        ),
-        (
-            vec!["--trace", "t"],
-            "corun: --trace: a timeline is of one run, but there are 4: select one with \
-             --policies cfs --case=one --seed 1\n",
-        ),
-        (
-            vec!["--trace", "t", "--trace-from", "soon"],
-            "corun: --trace-from: \"soon\" is no time; accepted: seconds, or a number with ns, us, \
-             ms, s or min\n",
-        ),
-        (
-            vec!["--trace", "t", "--trace-from", "10min"],
-            "corun: --trace-from: it is 600 s, but the run ends at ",
-        ),
-        (
-            vec!["--trace", "t", "--trace-for", "0ms"],
-            "corun: --trace-for: it is 0; accepted: more\n",
-        ),
-        (
-            vec!["--events", "e"],
-            "corun: --events: events are of one run, but there are 4: select one with \
-             --policies cfs --case=one --seed 1\n",
-        ),
-        (
-            vec!["--set", "vm.a.vcpu=3"],
-            "corun: --set vm.a.vcpu=3: vm.a.vcpu: unknown key, did you mean \"vcpus\"? ",
-        ),
-        (
-            vec!["--duration", "0"],
-            "corun: --duration \"0s\": run.duration: found \"0s\", expected a duration",
-        ),
-        (vec!["--duration", "\"\\"], "corun: --duration \"\"\\\": "),
-        (
-            vec!["--seeds", "1,1"],
-            "corun: --seeds [1, 1]: run.seeds: found [1, 1], expected each seed once\n",
-        ),
-    ] {
-        let args = [&["compare", "host.toml", "--quiet"], &args[..]].concat();
-        let error = place.refused(&args);
-        assert!(error.starts_with(expected), "{error}");
-    }
-    let window = [
-        "compare",
-        "host.toml",
-        "--events",
-        "e",
-        "--trace-from",
-        "1s",
-    ];
-    assert!(place.refused(&window).contains("cannot be used with"));
-    place.refused(&["compare"]);
-    place.refused(&["compare", "host.toml", "--jobs", "0"]);
-}
-
-#[test]
-fn what_is_wrong_with_the_scenario() {
-    let place = place("scenario");
-    for (from, to, expected) in [
-        (
-            "\"cpu\"",
-            "\"cpo\"",
-            "host.toml:16: vm.b.workload: found \"cpo\", did you mean \"cpu\"? ",
-        ),
-        (
-            "compute 100us ±50%",
-            "comput 1ms",
-            "host.toml:13: vm.a.thread.program: ",
-        ),
-        (
-            "\"eevdf\"]",
-            "\"evdf\"]",
-            "host.toml:8: run.policies: unknown policy \"evdf\", did you mean",
-        ),
-        (
-            "vcpus = 2\nw",
-            "weight = 0\nvcpus = 2\nw",
-            "host.toml:15: vm.b.weight: found 0, expected",
-        ),
-        (
-            "[vm.a]",
-            "[scheduler.cfs]\npreset = \"3.x\"\n[vm.a]",
-            "host.toml:10: scheduler.cfs.preset: found \"3.x\", did you mean \"4.x\"? ",
-        ),
-        (
-            "[vm.a]",
-            "[scheduler.cfs]\nsearch_cost = \"1us\"\n[vm.a]",
-            "host.toml:10: scheduler.cfs.search_cost: found it with preset \"2.6.33\", ",
-        ),
-    ] {
-        place.write("host.toml", HOST.replace(from, to));
-        let error = place.refused(&["compare", "host.toml", "--quiet"]);
-        assert!(error.starts_with(&format!("corun: {expected}")), "{error}");
-    }
-}
-
-#[test]
-fn what_is_wrong_by_itself_is_told_at_once() {
-    let place = Place::new("at-once");
-    let text = "[host]\npcpus = 2\nhzz = 250\n[run]\npolicies = [\"evdf\"]\n[scheduler.cfs]\npreset = \"3.x\"\n\
-        [vm.a]\nvcpus = 2\nworkload = \"cpuu\"\nguest.lock = \"foo\"\n[vm.b]\nvcpus = 0\n\
-        [vm.c]\nvcpus = 1\n[[vm.c.thread]]\nprogram = \"comput 1ms\"\n[task.t]\nprogram = \"lock a { }\"\n";
-    place.write("host.toml", text);
-    let error = place.refused(&["compare", "host.toml"]);
-    let lines: Vec<&str> = error.lines().collect();
-    for told in [
-        ":3: host.hzz: ",
-        ":5: run.policies: ",
-        ":7: scheduler.cfs.preset: ",
-        ":10: vm.a.workload: ",
-        ":11: vm.a.guest.lock: ",
-        ":12: vm.b.workload: is missing",
-        ":13: vm.b.vcpus: found 0",
-        ":17: vm.c.thread.program: ",
-    ] {
-        let count = lines.iter().filter(|line| line.contains(told)).count();
-        assert_eq!(count, 1, "{told}: {error}");
-    }
-    // What would follow from the rest is not told.
-    let text = "[host]\npcpus = 2\nhzz = 250\n[vm.a]\nvcpus = 2\n[[vm.a.thread]]\nprogram = \"request web\"\n\
-        [client.users]\nvm = \"a\"\nkind = \"closd\"\nport = \"web\"\n";
-    place.write("host.toml", text);
-    let error = place.refused(&["compare", "host.toml"]);
-    assert_eq!(error.lines().count(), 2, "{error}");
-    let text = "[host]\npcpus = 2\n[vm.a]\nvcpus = 2\nworkload = \"cpu\"\n\
-        [case.\" a\"]\nvm.a.count = 2\n[case.\" b\"]\nvm.a.count = 3\n";
-    place.write("host.toml", text);
-    let error = place.refused(&["compare", "host.toml"]);
-    assert!(error.contains(":6: ") && error.contains(":8: "), "{error}");
-    let text = "[host]\npcpus = 2\n[vm.a]\nvcpus = 2\nworkload = \"cpu\"\n\
-        [case.a]\nvm.a.workload = \"x\"\n[case.b]\nvm.a.workload = \"y\"\n";
-    place.write("host.toml", text);
-    let error = place.refused(&["compare", "host.toml"]);
-    assert!(error.contains(":7: ") && error.contains(":9: "), "{error}");
-    let error = place.refused(&["compare", "host.toml", "--set", "x", "--set", "y"]);
-    assert!(
-        error.contains("--set x: ") && error.contains("--set y: "),
-        "{error}"
-    );
-}
-
-#[test]
-fn threads_do_not_eat_all_memory() {
-    let place = Place::new("threads");
-    let text = "[host]\npcpus = 2\n[run]\nduration = \"1ms\"\nwarm_up = \"0s\"\npolicies = [\"cfs\"]\n\
-        [vm.a]\ncount = 4096\nvcpus = 1\n[[vm.a.thread]]\ncount = 65536\nprogram = \"compute 1ms; count x\"\n";
-    place.write("host.toml", text);
-    let error = place.refused(&["compare", "host.toml"]);
-    let told = "corun: host.toml:12: vm.a.thread.program: 65536 threads in VM a3 and 131072 in those before it, \
-        expected at most 131072 of all VMs together\n";
-    assert_eq!(error, told);
-    // The workload's own number counts, too.
-    let workloads = vec!["\"cpu\""; 65_537].join(",");
-    let text = format!("[host]\npcpus = 2\n[vm.a]\nvcpus = 2\nworkload = [{workloads}]\n");
-    place.write("host.toml", text);
-    let error = place.refused(&["compare", "host.toml"]);
-    assert!(
-        error.contains(":5: vm.a.workload: 131074 threads"),
-        "{error}"
-    );
 }
 
 #[test]
@@ -567,31 +333,6 @@ fn names_of_files_need_not_be_utf_8() {
 }
 
 #[test]
-fn files_that_cannot_be_used() {
-    let place = place("files");
-    let error = place.refused(&["compare", "missing.toml"]);
-    assert!(error.starts_with("corun: missing.toml: "), "{error}");
-    place.refused(&["compare", "."]);
-    for bytes in [&b""[..], b"\x1f\x8b", b"\xff\xfe\x00", b"<html></html>"] {
-        place.write("strange", bytes);
-        place.refused(&["compare", "strange"]);
-    }
-    place.write("bad.toml", b"[host]\nx = \"\xff\"");
-    let error = place.refused(&["compare", "bad.toml"]);
-    assert!(
-        error.contains("bad.toml:2: byte 12 of the file is not UTF-8"),
-        "{error}"
-    );
-    let nowhere = ["--json", "-q", "--report", "no/where.html"];
-    let output = place.corun(&[&["compare", "host.toml"], &nowhere[..]].concat());
-    let error = failed(output, 1);
-    assert!(
-        error.starts_with("corun: --report: cannot write no/where.html: "),
-        "{error}"
-    );
-}
-
-#[test]
 fn policies_say_where_they_are_from() {
     let place = place("policies");
     let list = place.json(&["policies", "--json"]);
@@ -601,151 +342,6 @@ fn policies_say_where_they_are_from() {
         }
     }
     assert!(place.prints(&["policies"]).starts_with("cfs "));
-}
-
-const SHOP: &str = r#"
-[host]
-pcpus = 2
-[run]
-duration = "300ms"
-warm_up = "50ms"
-policies = ["cfs", "balance"]
-[vm.web]
-count = 2
-vcpus = 1
-[[vm.web.thread]]
-count = 4
-program = "loop { request http; transmit db 1KB; request db; compute 100us; reply http 16KB }"
-[vm.db]
-vcpus = 1
-[[vm.db.thread]]
-program = "loop { request sql; compute 50us exp; reply sql 4KB; count calls }"
-[client.users]
-vm = "web"
-kind = "closed"
-port = "http"
-connections = 8
-think = "2ms exp"
-[client.ping]
-vm = "db"
-kind = "ping"
-interval = "1ms"
-[channel.calls]
-from = "web:db"
-to = "db:sql"
-"#;
-
-#[test]
-fn clients_and_channels() {
-    let place = place("clients");
-    place.write("shop.toml", SHOP);
-    let json = place.json(&["compare", "shop.toml", "--json"]);
-    fits_schema("compare", &json);
-    for run in json["runs"].as_array().unwrap() {
-        let clients = run["clients"].as_array().unwrap();
-        let names: Vec<&str> = clients
-            .iter()
-            .map(|it| it["name"].as_str().unwrap())
-            .collect();
-        assert_eq!(
-            names,
-            [
-                "users web1",
-                "users web2",
-                "ping",
-                "calls web1",
-                "calls web2"
-            ]
-        );
-        for client in clients {
-            let of = |key: &str| client[key].as_f64().unwrap();
-            assert!(of("replies_per_s") > 500.0, "{client}");
-            assert!(of("response_p50_us") <= of("response_p95_us"), "{client}");
-            assert!(of("response_p99_us") <= of("response_max_us"), "{client}");
-        }
-    }
-    let text = place.prints(&["compare", "shop.toml"]);
-    assert!(text.contains("users web1 (closed loop)"), "{text}");
-    for (from, to, expected) in [
-        (
-            "[client.ping]",
-            "[client.more]\nvm = \"db\"\nkind = \"sink\"\nport = \"out\"\n[client.ping]",
-            "corun: shop.toml:27: client.more.port: client more: no program of VM db uses the port out",
-        ),
-        (
-            "\"http\"",
-            "\"htpp\"",
-            "corun: shop.toml:21: client.users.port: client users web1: no program of VM web1 uses the \
-             port htpp; used are: http, db",
-        ),
-        (
-            "\"db:sql\"",
-            "\"db:sqk\"",
-            "corun: shop.toml:30: channel.calls.to: channel calls web1: no program of VM db uses the port \
-             sqk; used are: sql",
-        ),
-        (
-            "\"2ms exp\"",
-            "\"2 exp\"",
-            "corun: shop.toml:23: client.users.think: line 1, column 1: saw `2`",
-        ),
-        (
-            "request sql;",
-            "request sql; request more;",
-            "corun: shop.toml:17: vm.db.thread.program: VM db: the port more is used, but no client or \
-             channel connects to it",
-        ),
-        (
-            "[client.ping]",
-            "[network]\ntcp_window = \"1GB\"\n[client.ping]",
-            "corun: shop.toml:25: network.tcp_window: found \"1GB\", expected a size from 64KB to 6MB",
-        ),
-    ] {
-        place.write("shop.toml", SHOP.replace(from, to));
-        let error = place.refused(&["compare", "shop.toml", "--quiet"]);
-        assert!(error.starts_with(expected), "{error}");
-    }
-}
-
-#[test]
-fn images_that_do_not_fit_are_told_by_the_key_that_says_so() {
-    let place = place("images");
-    let host = "[host]\npcpus = 1\n[device.d]\nkind = \"ssd\"\n";
-    let vm = "[vm.a]\nvcpus = 1\nthread = [{ program = \"loop { read 4KB }\" }]\n";
-    let large = vm.replace("[vm.a]\n", "[vm.a]\ndisk_size = \"1000GB\"\n");
-    place.write("s.toml", format!("{host}{large}"));
-    let error = place.refused(&["compare", "s.toml", "--quiet"]);
-    let expected = "corun: s.toml:6: vm.a.disk_size: VM a: its image of";
-    assert!(error.starts_with(expected), "{error}");
-    place.write("s.toml", format!("{host}capacity = \"10MB\"\n{vm}"));
-    let error = place.refused(&["compare", "s.toml", "--quiet"]);
-    assert!(
-        error.starts_with("corun: s.toml:5: device.d.capacity: VM a: its image of"),
-        "{error}"
-    );
-}
-
-#[test]
-fn seeks_of_longer_ways_take_no_less_time() {
-    let place = place("seeks");
-    let vm = "[vm.a]\nvcpus = 1\nthread = [{ program = \"loop { read 4KB }\" }]\n";
-    for (seek, expected) in [
-        (
-            "seek_average = \"20ms\"",
-            "corun: s.toml:5: device.d.seek_average: seek_average is 20.0 ms and seek_full 17.0 ms",
-        ),
-        (
-            "seek_track = \"9ms\"",
-            "corun: s.toml:5: device.d.seek_track: seek_track is 9.00 ms and seek_average 8.50 ms",
-        ),
-    ] {
-        place.write(
-            "s.toml",
-            format!("[host]\npcpus = 1\n[device.d]\nkind = \"hdd\"\n{seek}\n{vm}"),
-        );
-        let error = place.refused(&["compare", "s.toml", "--quiet"]);
-        assert!(error.starts_with(expected), "{error}");
-    }
 }
 
 #[test]
@@ -762,33 +358,6 @@ fn csv_may_be_printed_instead_of_tables() {
     assert!(error.starts_with("corun: --csv -: --json has"), "{error}");
     let error = place.refused(&["compare", "s.toml", "--report", "-"]);
     assert!(error.starts_with("corun: --report -: expected"), "{error}");
-}
-
-/// A timer of 1 ns makes up for what a quota kept its VM from: millions of times in one moment.
-#[test]
-fn a_run_whose_time_stands_still_fails_and_says_where() {
-    let scenario = r#"
-[host]
-pcpus = 1
-[run]
-duration = "1s"
-warm_up = "0s"
-[vm.a]
-vcpus = 1
-cpu_max = "1ms/100ms"
-[[vm.a.thread]]
-program = "compute 1100us; loop { timer t 1ns absolute }"
-"#;
-    let place = Place::with("standstill", "still.toml", scenario);
-    let args = ["compare", "still.toml", "--policies", "fair", "--quiet"];
-    let said = failed(place.corun(&args), 1);
-    for expected in [
-        "policy fair, seed 1",
-        "virtual time stands still 0.1",
-        "a/0 goes on with its programs",
-    ] {
-        assert!(said.contains(expected), "{expected}: {said}");
-    }
 }
 
 /// What is said of cgroups holds under corun's policies, CFS and EEVDF, and as far as they know of such under others,

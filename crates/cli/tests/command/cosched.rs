@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Demand-based co-scheduling: who spins until siblings have flushed their TLBs has them run. Dynamic time-slice
-//! co-scheduling: who wakes siblings keeps its share.
+//! Demand-based co-scheduling: a vCPU that spins until siblings have flushed their TLBs has them run. Dynamic
+//! time-slice co-scheduling: a vCPU that wakes siblings keeps its share.
 
 use crate::common::{corun, json};
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn throughput(scenario: &str, options: &[&str]) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn whoever_is_waited_for_runs_and_the_others_keep_their_share() {
+fn a_vcpu_that_is_waited_for_runs_and_the_others_keep_their_share() {
     let sees = |flushes: &str| {
         let set = format!("policy.cosched-demand.sees_flushes={flushes}");
         throughput(CALLS, &["--set", &set])
@@ -88,7 +88,7 @@ fn whoever_is_waited_for_runs_and_the_others_keep_their_share() {
 }
 
 #[test]
-fn who_calls_siblings_leaves_those_that_wake_each_other_their_share() {
+fn a_vm_that_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     let of = throughput(PAIRS, &[]);
     for called in &of[1..] {
         let kept = called.iter().zip(&of[0]).all(|(a, b)| *a > 0.9 * b);

@@ -186,7 +186,7 @@ fn the_next_start_gives_back_what_sigkill_left() {
 #[test]
 fn without_privileges_it_says_so() {
     if !is_root() {
-        return; // is tested as whoever runs this, above
+        return; // is tested as the user that runs this, above
     }
     let folder = tempfile::tempdir().unwrap();
     let corun = command(folder.path(), &["run"]);

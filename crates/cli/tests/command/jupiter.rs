@@ -161,7 +161,7 @@ fn picture(timelines: &Timelines) -> String {
 
 /// The vCPU that its siblings wait for gets weight, and gives it up when another one is that.
 #[test]
-fn the_picture_shows_who_the_others_wait_for() {
+fn the_picture_shows_which_vcpu_the_others_wait_for() {
     let timelines = timeline(
         "jupiter-picture",
         "experiments/jupiter/picture.toml",

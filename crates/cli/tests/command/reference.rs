@@ -109,7 +109,7 @@ fn the_defaults_listed_are_those_in_use() {
 }
 
 #[test]
-fn who_yields_may_keep_the_rest_of_its_slice() {
+fn a_yielding_vcpu_may_keep_the_rest_of_its_slice() {
     let spinning = "
         host.pcpus = 2
         run = { duration = \"100ms\", warm_up = \"20ms\", policies = [\"eevdf\"] }

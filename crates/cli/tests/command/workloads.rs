@@ -93,7 +93,7 @@ fn tiers_have_channels_instead_of_clients() {
 }
 
 #[test]
-fn who_reads_needs_a_disk() {
+fn a_vm_that_reads_needs_a_disk() {
     let vm = "vm.db = { vcpus = 1, workload = \"mysql\" }\n";
     let error = refusal("diskless", vm);
     assert!(

@@ -27,7 +27,7 @@ const FORK: Nanos = 50 * MS;
 /// may be away before it is listed. Assumed.
 const LATE: Nanos = 2 * SEC;
 
-/// Who has been looked at.
+/// Which threads have been looked at.
 #[derive(Debug, Default)]
 pub(super) struct Heirs {
     /// By number: the start time, and when.
@@ -36,7 +36,7 @@ pub(super) struct Heirs {
     pub(super) freed: u64,
     /// When the last look began.
     looked: Nanos,
-    /// Who began before was looked at then.
+    /// A thread that began before was looked at then.
     horizon: Nanos,
 }
 
@@ -117,7 +117,7 @@ impl Daemon {
             let Some(heirlooms) = self.look_at(roots, thread, inherited) else {
                 continue;
             };
-            // Whom it created before it was freed.
+            // The threads that it created before it was freed.
             let created = self.created_by(thread).into_iter();
             suspects.extend(created.map(|thread| (thread, Some(heirlooms.clone()))));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon's threads: who comes under its care, and who leaves it.
+//! The daemon's threads: which of them come under its care, and which leave it.
 
 use super::Daemon;
 use crate::detector::Sighting;
@@ -7,6 +7,7 @@ use crate::guest::GuestError;
 use crate::heart::lock;
 use crate::migrater::Loss;
 use crate::selection::{Left, movable};
+use crate::state::Before;
 use corun_model::Nanos;
 use corun_model::time::SEC;
 use corun_system::clock;
@@ -21,14 +22,19 @@ const REMEMBERED: Nanos = 10 * SEC;
 impl Daemon {
     /// The detector has something to say.
     pub(super) fn seen(&mut self, sighting: Sighting) -> Result<(), GuestError> {
-        let now = clock::now();
-        let tid = match sighting {
-            Sighting::Candidate(tid) => tid,
+        match sighting {
+            Sighting::Candidate(tid) => self.candidate_seen(tid),
             Sighting::Heir { tid, root, vcpu } => {
                 self.heir_seen(tid, root, vcpu);
-                return Ok(());
+                Ok(())
             }
-        };
+        }
+    }
+
+    /// A thread seems to be I/O-bound: it comes under the daemon's care if it may be moved, and is remembered as left
+    /// alone if it may not.
+    fn candidate_seen(&mut self, tid: u32) -> Result<(), GuestError> {
+        let now = clock::now();
         let Some(tgid) = self.proc.any_thread(tid).process() else {
             return Ok(());
         };
@@ -60,15 +66,26 @@ impl Daemon {
             self.sharing.probe(now);
             return Ok(());
         }
+        self.enrol(key, before, stat.cpu, now)
+    }
+
+    /// Takes a thread under the daemon's care, which last ran on `cpu`: what it had `before` is on disk first.
+    fn enrol(
+        &mut self,
+        key: ThreadKey,
+        before: Before,
+        cpu: u32,
+        now: Nanos,
+    ) -> Result<(), GuestError> {
         self.state
             .enrol(&[(key, before)])
             .map_err(|cause| self.failed(cause))?;
-        let added = lock(&self.migrater).add(key, before, stat.cpu, now);
+        let added = lock(&self.migrater).add(key, before, cpu, now);
         match added {
             Ok(()) => self.set_pace(now),
             Err(error) => {
                 self.notes
-                    .push(format!("thread {tid} cannot be watched: {error}"));
+                    .push(format!("thread {} cannot be watched: {error}", key.tid));
                 self.state
                     .forget(&[key])
                     .map_err(|cause| self.failed(cause))?;
@@ -110,7 +127,7 @@ impl Daemon {
         given.map_err(|cause| self.failed(cause))
     }
 
-    /// Who is created by these threads from now on inherits nothing of ours.
+    /// A thread that these create from now on inherits nothing of ours.
     fn end_pins(&self, keys: &[ThreadKey]) {
         let (now, mut migrater) = (clock::now(), lock(&self.migrater));
         keys.iter()

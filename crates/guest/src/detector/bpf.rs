@@ -133,8 +133,8 @@ pub(crate) struct Sightings {
 /// The pairs of tracepoints between which a request is under way, better ones first.
 const PAIRS: [[&str; 2]; 2] = [["io_start", "io_done"], ["rq_issue", "rq_complete"]];
 
-/// What the kernel may tell beside requests: time stolen from vCPUs (not where it does not list its data
-/// by name), and who idles. Without them all else works.
+/// What the kernel may tell beside requests: time stolen from vCPUs (not where it does not list its data by name), and
+/// which vCPUs idle. Without them all else works.
 const EXTRAS: [&[&str]; 4] = [&["stolen", "idle"], &["idle"], &["stolen"], &[]];
 
 /// Begins to trace.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who does I/O, and for how much of its time: from the kernel's block layer where BPF may look there
-//! ([`bpf`]), from /proc otherwise ([`sampled`]).
+//! Which threads do I/O, and for how much of their time: from the kernel's block layer where BPF
+//! may look there ([`bpf`]), from /proc otherwise ([`sampled`]).
 
 pub(crate) mod bpf;
 pub(crate) mod sampled;

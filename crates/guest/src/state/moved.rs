@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who inherited a moved thread's mask, as far as /proc tells after a crash.
+//! Which threads inherited a moved thread's mask, as far as /proc tells after a crash.
 
 use super::{Before, is_pinned, set_back};
 use corun_system::procfs::{Proc, ThreadKey};

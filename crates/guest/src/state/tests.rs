@@ -37,7 +37,7 @@ fn what_a_crash_left_is_given_back_by_the_next_start() {
     assert!(!path.exists());
 }
 
-/// `--state /tmp/g.json`: who put it there may be anybody, and root would give any thread the mask that it says.
+/// `--state /tmp/g.json`: any user may have put it there, and root would give any thread the mask that it says.
 #[test]
 fn what_others_could_have_written_is_not_believed() {
     let folder = tempfile::tempdir().unwrap();

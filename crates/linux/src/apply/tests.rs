@@ -441,7 +441,7 @@ fn gangs_are_looked_at_while_some_vm_has_one() {
     );
 }
 
-/// The dispatcher may decide between any two writes: who is in a gang is so from the first to the last.
+/// The dispatcher may decide between any two writes: a vCPU that is in a gang is so from the first to the last.
 #[test]
 fn parts_are_there_before_the_plan_that_needs_them() {
     let (mut list, seen) = host();

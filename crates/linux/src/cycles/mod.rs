@@ -63,7 +63,7 @@ struct Program {
 /// What is attached and open.
 struct Counting {
     by: Events,
-    /// Dropped first: who is detached reads no counters.
+    /// Dropped first: a program that is detached reads no counters.
     _link: Link,
     _counters: Vec<Counter>,
     /// Starts of threads that are watched, by number.

@@ -176,7 +176,7 @@ fn a_number_that_is_used_again_is_another_thread() {
 }
 
 #[test]
-fn who_leaves_is_forgotten_and_counters_are_let_go() {
+fn a_thread_that_leaves_is_forgotten_and_its_counters_are_let_go() {
     let Some(mut cycles) = counting(NOTHING, Some(NOTHING), true) else {
         return;
     };
@@ -205,7 +205,7 @@ fn who_leaves_is_forgotten_and_counters_are_let_go() {
 
 /// The daemon may have begun with another policy, and has given up loading programs since.
 #[test]
-fn it_begins_and_ends_for_who_may_load_nothing_any_more() {
+fn it_begins_and_ends_for_a_daemon_that_may_load_nothing_any_more() {
     let done = thread::spawn(|| {
         let Some(mut cycles) = counting(NOTHING, None, true) else {
             return;

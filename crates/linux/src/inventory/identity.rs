@@ -67,30 +67,30 @@ impl Identity {
 /// The VM with this process, command line and cgroup.
 pub(crate) fn of(root: &Path, tgid: u32, words: &[String], cgroup: Option<&str>) -> Identity {
     let cgroup = cgroup.unwrap_or_default();
-    let mut who = Identity {
+    let mut identity = Identity {
         name: name(words).unwrap_or_else(|| format!("pid-{tgid}")),
         uuid: uuid(words),
         ..Identity::default()
     };
     if cgroup.contains("kubepods") {
-        who.manager = Manager::Kubevirt;
-        who.id = who
+        identity.manager = Manager::Kubevirt;
+        identity.id = identity
             .name
             .split_once('_')
             .map(|(space, name)| format!("{space}/{name}"));
     } else if let Some((number, given)) = proxmox(root, words) {
-        who.manager = Manager::Proxmox;
-        who.id = Some(number);
-        who.name = given.unwrap_or(who.name);
-    } else if cgroup.contains("/machine-qemu") || libvirt_file(root, &who.name) {
-        who.manager = match is_nova(&who.name) {
+        identity.manager = Manager::Proxmox;
+        identity.id = Some(number);
+        identity.name = given.unwrap_or(identity.name);
+    } else if cgroup.contains("/machine-qemu") || libvirt_file(root, &identity.name) {
+        identity.manager = match is_nova(&identity.name) {
             true => Manager::Openstack,
             false => Manager::Libvirt,
         };
     }
-    who.name = presentable(&who.name);
-    who.id = who.id.as_deref().map(presentable);
-    who
+    identity.name = presentable(&identity.name);
+    identity.id = identity.id.as_deref().map(presentable);
+    identity
 }
 
 /// The longest name that is shown, characters: longer than any manager's, of which libvirt's are names of files

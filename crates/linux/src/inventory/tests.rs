@@ -110,17 +110,20 @@ fn managers_are_told_by_what_they_leave() {
     assert_eq!(only(&host).identity.manager, Manager::None);
     let conf = "name: mail\ncores: 2\n[before-update]\nname: old\n";
     host.file("/etc/pve/qemu-server/100.conf", conf);
-    let who = only(&host).identity;
-    assert_eq!((who.name.as_str(), who.manager), ("mail", Manager::Proxmox));
-    assert_eq!(who.id.as_deref(), Some("100"));
-    assert_eq!(who.uuid.as_deref(), Some(UUID));
+    let identity = only(&host).identity;
+    assert_eq!(
+        (identity.name.as_str(), identity.manager),
+        ("mail", Manager::Proxmox)
+    );
+    assert_eq!(identity.id.as_deref(), Some("100"));
+    assert_eq!(identity.uuid.as_deref(), Some(UUID));
 
     let host = FakeHost::new();
     let pod = "/kubepods.slice/kubepods-burstable.slice/cri-containerd-1.scope";
     host.process(5, "qemu-kvm -name guest=shop_db0", pod, 1, &vcpu);
-    let who = only(&host).identity;
-    assert_eq!(who.manager, Manager::Kubevirt);
-    assert_eq!(who.id.as_deref(), Some("shop/db0"));
+    let identity = only(&host).identity;
+    assert_eq!(identity.manager, Manager::Kubevirt);
+    assert_eq!(identity.id.as_deref(), Some("shop/db0"));
 
     let host = FakeHost::new();
     host.process(5, "qemu -name guest=instance-0000001f", "/x", 1, &vcpu);
@@ -162,8 +165,8 @@ fn a_name_is_one_line_and_no_more_than_that() {
     let host = FakeHost::new();
     let vcpu = [(5, "q"), (6, "CPU 0/KVM")];
     host.process(5, "qemu -name a\n<0>panic\x1b[2J\u{9b}m", "/q", 1, &vcpu);
-    let who = only(&host).identity;
-    assert_eq!(who.name, "a\u{fffd}<0>panic\u{fffd}[2J\u{fffd}m");
+    let identity = only(&host).identity;
+    assert_eq!(identity.name, "a\u{fffd}<0>panic\u{fffd}[2J\u{fffd}m");
     let pod = "/kubepods.slice/x.scope";
     host.process(
         5,
@@ -172,9 +175,12 @@ fn a_name_is_one_line_and_no_more_than_that() {
         1,
         &vcpu,
     );
-    let who = only(&host).identity;
+    let identity = only(&host).identity;
     assert_eq!(
-        (who.name.len(), who.id.unwrap().starts_with("a\u{fffd}/x")),
+        (
+            identity.name.len(),
+            identity.id.unwrap().starts_with("a\u{fffd}/x")
+        ),
         (514, true)
     );
 }
@@ -203,7 +209,7 @@ fn names_as_vmms_have_them() {
     assert_eq!(name("qemu -name"), None);
 }
 
-/// Whoever wants VMs on one pCPU names sixty threads of his so.
+/// A user that wants VMs on one pCPU gives sixty threads such names.
 #[test]
 fn names_alone_make_no_vm() {
     let host = FakeHost::new();

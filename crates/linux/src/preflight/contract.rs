@@ -47,7 +47,7 @@ fn hides(host: &Host<'_>, tid: u32) -> bool {
     (host.cookie)(tid).is_err_and(|why: io::Error| !smt::is_gone(&why))
 }
 
-/// Whose tasks have cookies, VMs by their names.
+/// The owners of tasks that have cookies; VMs by their names.
 fn tagged(host: &Host<'_>) -> Vec<String> {
     let proc = Proc::below(host.root);
     let mut processes = proc.processes();

@@ -17,7 +17,7 @@ use std::rc::Rc;
 static PROGRAM: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o")));
 
-/// The programs that see who leaves a pCPU in which state: kernels have one of them.
+/// The programs that see which task leaves a pCPU in which state: kernels have one of them.
 const SWITCHES: [&str; 2] = ["switched", "switched_before_5_18"];
 /// The program that knows by itself whether an interrupt is under way, and those that find it out.
 const WAKES: &str = "waking";

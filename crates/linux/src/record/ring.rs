@@ -88,13 +88,13 @@ impl Rings {
         let mut next = std::mem::take(&mut self.next);
         for (ring, next) in self.words().chunks_exact(RING).zip(&mut next) {
             let (slots, _) = ring.split_at(FIELDS).1.as_chunks::<EVENT>();
-            while let Some([at, who, what]) = slots.get(*next % SLOTS) {
+            while let Some([at, task, what]) = slots.get(*next % SLOTS) {
                 let time = at.load(Ordering::Acquire);
                 if time == 0 || time >= until {
                     break;
                 }
-                let (who, what) = (who.load(Ordering::Relaxed), what.load(Ordering::Relaxed));
-                let words = [time, who, what].map(u64::to_ne_bytes);
+                let (task, what) = (task.load(Ordering::Relaxed), what.load(Ordering::Relaxed));
+                let words = [time, task, what].map(u64::to_ne_bytes);
                 events.extend(Raw::read(words.as_flattened()));
                 at.store(0, Ordering::Release);
                 *next += 1;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// How long the daemon may take: it answers within milliseconds unless its host stands still.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More than any answer has, bytes: whoever says more is not the daemon. The status of 4096 vCPUs in 1024 VMs has 2 MB
-/// with names as people give them, 6 MB with the longest there are.
+/// More than any answer has, bytes: a program that says more is not the daemon. The status of 4096
+/// vCPUs in 1024 VMs has 2 MB with names as people give them, 6 MB with the longest there are.
 const LONGEST_REPLY: usize = 16 << 20;
 
 /// Why there is no answer, or not the one wanted.

@@ -75,8 +75,8 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for at most `limit` ns and hears whoever has something to say; returns early after
-    /// that, or when a signal arrives.
+    /// Waits for at most `limit` ns and hears clients that have something to say; returns early
+    /// after that, or when a signal arrives.
     ///
     /// # Errors
     /// Only if the kernel cannot wait; whatever clients do is no error.

@@ -126,7 +126,7 @@ pub struct VmInForce {
     pub loan_percent: f64,
     /// Are the siblings that wake its vCPUs seen? Hardware that delivers IPIs hides them.
     pub wakers_seen: bool,
-    /// Who wakes its vCPUs, as far as that is seen; earlier daemons do not say.
+    /// What wakes its vCPUs, as far as that is seen; earlier daemons do not say.
     #[serde(default)]
     pub wakers: Option<Wakers>,
     /// The weights of its vCPUs among siblings, percent of the default, vCPU 0 first.

@@ -185,7 +185,7 @@ fn a_request_that_does_not_end_is_cut_off() {
 }
 
 #[test]
-fn who_never_reads_is_dropped_and_others_are_served() {
+fn a_client_that_never_reads_is_dropped_and_others_are_served() {
     let mut daemon = Daemon::new();
     daemon.server.patience = Duration::from_millis(300);
     let deaf = daemon.connect();
@@ -215,7 +215,7 @@ fn who_never_reads_is_dropped_and_others_are_served() {
 }
 
 #[test]
-fn who_says_nothing_makes_room_in_the_end() {
+fn a_client_that_says_nothing_makes_room_in_the_end() {
     let mut daemon = Daemon::new();
     daemon.server.patience = Duration::from_millis(200);
     let silent: Vec<UnixStream> = (0..MOST_CLIENTS).map(|_| daemon.connect()).collect();
@@ -231,7 +231,7 @@ fn who_says_nothing_makes_room_in_the_end() {
 }
 
 #[test]
-fn who_hangs_up_is_gone() {
+fn a_client_that_hangs_up_is_gone() {
     let mut daemon = Daemon::new();
     drop(daemon.connect());
     let mut cut = daemon.connect();
@@ -327,7 +327,7 @@ fn a_daemon_that_hangs_keeps_nobody_waiting() {
 }
 
 #[test]
-fn whoever_answers_otherwise_is_no_corun() {
+fn a_program_that_answers_otherwise_is_no_corun() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("host.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -415,7 +415,7 @@ fn the_status_of_the_largest_host_can_be_asked_for() {
     let daemon = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = read_line(&stream);
-        // Who has heard enough hangs up.
+        // A client that has heard enough hangs up.
         let _ = stream.write_all(&line);
     });
     let told = call::<HostStatus>(&path, &Command::Status);

@@ -265,6 +265,26 @@ impl State {
         &mut self,
         wanted: &[(ThreadKey, Settings)],
     ) -> io::Result<Vec<(ThreadKey, io::Error)>> {
+        let due = self.note(wanted)?;
+        let mut failed = Vec::new();
+        for key in due {
+            let known = self.changed.iter().position(|changed| changed.is(&key));
+            // A thread that has its number by now is another one.
+            let Some(at) = known.filter(|_| Proc::default().is_there(&key)) else {
+                continue;
+            };
+            match self.make(&self.changed[at]) {
+                Ok(()) => self.changed[at].was = None,
+                Err(error) if affinity::is_gone(&error) => {}
+                Err(error) => failed.push((key, error)),
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Notes what is wanted of these threads, on disk too if that is news. Returns those of which something is to be
+    /// set.
+    fn note(&mut self, wanted: &[(ThreadKey, Settings)]) -> io::Result<Vec<ThreadKey>> {
         let (mut due, mut news) = (Vec::new(), false);
         for (key, wanted) in wanted {
             let known = self.changed.iter_mut().find(|changed| changed.is(key));
@@ -291,20 +311,7 @@ impl State {
         if news {
             self.write()?;
         }
-        let mut failed = Vec::new();
-        for key in due {
-            let known = self.changed.iter().position(|changed| changed.is(&key));
-            // A thread that has its number by now is another one.
-            let Some(at) = known.filter(|_| Proc::default().is_there(&key)) else {
-                continue;
-            };
-            match self.make(&self.changed[at]) {
-                Ok(()) => self.changed[at].was = None,
-                Err(error) if affinity::is_gone(&error) => {}
-                Err(error) => failed.push((key, error)),
-            }
-        }
-        Ok(failed)
+        Ok(due)
     }
 
     /// A thread that nothing was changed of yet; `None` if it has gone.

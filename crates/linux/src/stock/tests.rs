@@ -377,7 +377,7 @@ fn a_mask_of_which_pcpus_have_gone_is_taken_back() {
 
 /// The thread has gone since it was found, and another one has its number.
 #[test]
-fn who_has_the_number_of_one_that_has_gone_is_let_alone() {
+fn a_thread_with_the_number_of_one_that_has_gone_is_let_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let fake = Fake::start("worker");

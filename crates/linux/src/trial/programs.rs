@@ -162,7 +162,7 @@ impl Work {
                 let ticket = crowd.next.fetch_add(1, Ordering::Relaxed);
                 while crowd.serving.load(Ordering::Acquire) != ticket {
                     spin_loop();
-                    // Whoever is before us may have left when its time was over.
+                    // The one before us may have left when its time was over.
                     if turns.look() >= until {
                         return;
                     }

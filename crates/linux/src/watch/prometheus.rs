@@ -139,16 +139,16 @@ struct Page<'a> {
     text: String,
     totals: &'a Totals,
     /// Identities that several VMs have.
-    twins: BTreeSet<Who<'a>>,
+    twins: BTreeSet<Named<'a>>,
 }
 
 /// The identity that a VM claims: its name and its UUID. A user may start a VM that claims another
 /// one's.
-type Who<'a> = (&'a str, &'a str);
+type Named<'a> = (&'a str, &'a str);
 
-fn who(vm: &VmSample) -> Who<'_> {
-    let who = &vm.machine.identity;
-    (&who.name, who.uuid.as_deref().unwrap_or_default())
+fn named(vm: &VmSample) -> Named<'_> {
+    let identity = &vm.machine.identity;
+    (&identity.name, identity.uuid.as_deref().unwrap_or_default())
 }
 
 /// How every [`text`] begins, which tells corun's files from others.
@@ -156,10 +156,10 @@ pub const BEGINNING: &str = "# HELP corun_";
 
 /// Identities that occur more than once: node_exporter refuses a file in which a line occurs twice,
 /// and all other files with it.
-fn twins(sample: &Sample) -> BTreeSet<Who<'_>> {
+fn twins(sample: &Sample) -> BTreeSet<Named<'_>> {
     let mut once = BTreeSet::new();
-    let vms = sample.vms.iter().map(who);
-    vms.filter(|who| !once.insert(*who)).collect()
+    let vms = sample.vms.iter().map(named);
+    vms.filter(|vm| !once.insert(*vm)).collect()
 }
 
 /// Does a name end as that of a twin does? A VM may be named like a twin: with the process added,
@@ -181,7 +181,7 @@ impl Page<'_> {
     }
 
     fn of_vm(&self, vm: &VmSample) -> String {
-        let (name, uuid) = who(vm);
+        let (name, uuid) = named(vm);
         match self.twins.contains(&(name, uuid)) || names_process(name) {
             false => labels(&[("domain", name), ("uuid", uuid)]),
             true => {
@@ -241,13 +241,13 @@ impl Page<'_> {
     fn vms(&mut self, sample: &Sample) {
         self.head(INFO);
         for vm in &sample.vms {
-            let who = &vm.machine.identity;
+            let identity = &vm.machine.identity;
             let pid = vm.machine.tgid.to_string();
             let under =
                 under_policy(sample, vm).map_or("", |under| if under { "yes" } else { "no" });
             let more = [
-                ("manager", who.manager.name()),
-                ("id", who.id.as_deref().unwrap_or_default()),
+                ("manager", identity.manager.name()),
+                ("id", identity.id.as_deref().unwrap_or_default()),
                 ("pid", &pid),
                 ("under_policy", under),
             ];
@@ -445,15 +445,15 @@ mod tests {
         let text = text(&Sampler::below(host.root()).sample());
         let has =
             |wanted: &str| assert!(text.lines().any(|line| line == wanted), "{wanted}\n{text}");
-        let who = format!("domain=\"we\\\"b\\\\1\",uuid=\"{uuid}\"");
+        let vm = format!("domain=\"we\\\"b\\\\1\",uuid=\"{uuid}\"");
         has(&format!(
-            "corun_vcpu_run_seconds_total{{{who},vcpu=\"0\"}} 1.5"
+            "corun_vcpu_run_seconds_total{{{vm},vcpu=\"0\"}} 1.5"
         ));
         has(&format!(
-            "corun_vcpu_delay_seconds_total{{{who},vcpu=\"0\"}} 0.25"
+            "corun_vcpu_delay_seconds_total{{{vm},vcpu=\"0\"}} 0.25"
         ));
         has(&format!(
-            "corun_vm_helper_run_seconds_total{{{who},role=\"io\"}} 0"
+            "corun_vm_helper_run_seconds_total{{{vm},role=\"io\"}} 0"
         ));
         has("corun_daemon_up 0");
         each_is_explained_once(&text);

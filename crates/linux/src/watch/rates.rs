@@ -288,11 +288,11 @@ impl Pair<'_> {
         let run = share(did.run);
         // The daemon's books and the kernel's are read at slightly different times.
         let ready = (share(did.ready) - held).max(0.0);
-        let who = &self.vm.machine.identity;
+        let identity = &self.vm.machine.identity;
         Row {
-            name: who.name.clone(),
-            uuid: who.uuid.clone(),
-            manager: who.manager.name(),
+            name: identity.name.clone(),
+            uuid: identity.uuid.clone(),
+            manager: identity.manager.name(),
             pid: self.vm.machine.tgid,
             vcpus: self.vm.machine.vcpus().count(),
             weight: self.vm.group.weight,

@@ -136,7 +136,7 @@ corun_native_spin:
         je 5f
         pause
         call corun_native_look
-        stop_if_told                     # whoever is before us may have stopped
+        stop_if_told                     # the one before us may have stopped
         jmp 4b
 5:      spend_us 1
         lea rax, [r12 + 1]

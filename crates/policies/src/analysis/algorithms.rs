@@ -108,7 +108,7 @@ mod tests {
 
     /// vCPUs that are ready and have no pCPU are called, no others.
     #[test]
-    fn algorithm_3_calls_who_waits() {
+    fn algorithm_3_calls_vcpus_that_wait() {
         let found = called(&[(true, false), (true, true), (false, false), (true, false)]);
         assert_eq!((found.answer, found.steps), (vec![0, 3], 4));
     }

@@ -35,7 +35,7 @@ pub const APP_2: App = App {
     tasks: [0, 4, 4, 1],
 };
 
-/// Who ran on a core in each unit of time: application 0 or 1, or nobody.
+/// Which application, 0 or 1, ran on a core in each unit of time, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// By core.

@@ -168,7 +168,7 @@ fn fewer_vcpus_than_pcpus_leave_none_unused() {
     );
 }
 
-/// Who is worth three times as much has a pCPU with a third of the others' company.
+/// A vCPU that is worth three times as much has a pCPU with a third of the others' company.
 #[test]
 fn weights_are_shared_out_not_numbers() {
     let mut all = members(&[(2, IO), (6, LLCF)]);

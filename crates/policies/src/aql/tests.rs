@@ -129,7 +129,7 @@ fn a_host_that_tells_nothing_is_one_pool_and_says_so() {
     assert!(status[2].contains("agnostic"), "{status:?}");
 }
 
-/// Kernels number pCPUs of two sockets by turns, as Intel's firmware does: who shares a cache decides.
+/// Kernels number pCPUs of two sockets by turns, as Intel's firmware does: which pCPUs share a cache decides.
 #[test]
 fn sockets_are_what_shares_a_cache() {
     let kinds = [Kind::Llco, Kind::Llco, Kind::Llcf, Kind::Llcf];

@@ -129,7 +129,7 @@ mod tests {
     use crate::testing::{ask, snapshot};
 
     #[test]
-    fn a_host_that_hides_who_wakes_whom_is_told_of() {
+    fn a_host_that_hides_wakers_is_told_of() {
         let mut policy = CoschedDemand::default();
         let mut seen = snapshot(2, &[2]);
         let mut notes = |hidden| {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_does_not_tell_whom_siblings_wait_for_says_why() {
+    fn a_host_that_does_not_tell_which_vcpu_siblings_wait_for_says_why() {
         let mut seen = snapshot(2, &[2]);
         seen.host.awaited_hidden = Some(AwaitedHidden::NoTypes);
         let notes = |sees_flushes, wakers_hidden| {

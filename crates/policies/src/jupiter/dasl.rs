@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_no_sibling_wakes_waits_for_none() {
+    fn a_vcpu_that_no_sibling_wakes_waits_for_none() {
         let mut latencies = [500 * US, 2 * MS, 10 * MS];
         let idle = went(Doing::Waiting, false, &[]);
         let all = [went(Doing::Ready, false, &[]), idle.clone(), idle];

@@ -140,7 +140,7 @@ mod tests {
 
     /// The rule of §4.4.1: ten percent for a depleted vCPU, from the others by their weights.
     #[test]
-    fn who_used_up_its_slice_gets_a_tenth_more_from_the_others_in_proportion() {
+    fn a_vcpu_that_used_up_its_slice_gets_a_tenth_more_from_the_others_in_proportion() {
         let mut weights = [100_000, 60_000, 40_000];
         adjust(&mut weights, &[NEUTRAL; 3], &[true, false, false], true, 10);
         assert_eq!(weights, [110_000, 54_000, 36_000]);

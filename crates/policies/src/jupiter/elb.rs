@@ -196,11 +196,9 @@ impl Bank {
         let still = |loan: &&Loan| borrowers().any(|other| other.vm == loan.to);
         match self.loans.get(&vm.vm).filter(still) {
             Some(loan) => {
-                let harmed = vm.used + percent(loan.usual, params.loan_harm) < loan.usual;
-                let amount = if harmed {
-                    loan.amount / 2
-                } else {
-                    (loan.amount + step).min(slack)
+                let amount = match is_harmed(vm, loan, params) {
+                    true => loan.amount / 2,
+                    false => (loan.amount + step).min(slack),
                 };
                 (amount >= least).then_some(Loan { amount, ..*loan })
             }
@@ -291,6 +289,11 @@ fn room(vms: &BTreeMap<VmId, &VmUse>, taken: &BTreeMap<VmId, Nanos>, to: VmId) -
         .get(&to)
         .map_or(0, |vm| vm.most.saturating_sub(vm.entitled));
     most.saturating_sub(taken)
+}
+
+/// Does a lender use less than it does as a rule, by more than a loan may cost it?
+fn is_harmed(lender: &VmUse, loan: &Loan, params: &JupiterParams) -> bool {
+    lender.used + percent(loan.usual, params.loan_harm) < loan.usual
 }
 
 fn percent(of: Nanos, percent: u32) -> Nanos {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Jupiter's rules one by one, as its parts carry them out: for those who check them against the
-//! dissertation's text. Nothing here decides anything.
+//! Jupiter's rules one by one, as its parts carry them out: for a reader who checks them against
+//! the dissertation's text. Nothing here decides anything.
 
 use super::dasl::{self, Limits, Went};
 use super::dats;

@@ -194,8 +194,8 @@ fn new_weights_of_vcpus_hold_at_once() {
     assert_eq!(parts, [99, 33], "400 of 600, of two pCPUs");
 }
 
-/// Who has just joined had no slice yet, which it cannot have used up: its weights stay even, and it borrows
-/// nothing.
+/// A VM that has just joined had no slice yet, so that it cannot have used one up: its weights stay
+/// even, and it borrows nothing.
 #[test]
 fn a_vm_that_joins_is_not_judged_by_a_slice_it_did_not_have() {
     let mut policy = Jupiter::default();
@@ -234,7 +234,7 @@ fn conflicts_are_those_of_low_latencies_by_vcpu() {
     assert_eq!(conflicts(&mut policy, 2..20), [3000, 3000]);
 }
 
-/// Haste is for VMs that lack time: who has its share has latencies like any other again.
+/// Haste is for VMs that lack time: one that has its share has latencies like any other again.
 #[test]
 fn latencies_come_back_when_a_vm_has_its_share() {
     let mut policy = Jupiter::default();
@@ -317,7 +317,7 @@ fn heavy_and_light(number: u64, at: [u32; 4]) -> Snapshot {
 
 /// Two of them are swapped. That holds for a period; afterwards what counts is where they are.
 #[test]
-fn who_is_swapped_is_told_so_for_a_period() {
+fn a_swapped_vcpu_is_told_so_for_a_period() {
     let homes = |policy: &mut Jupiter, seen: &Snapshot| -> Vec<Option<u32>> {
         let plan = ask(policy, seen);
         let homes = plan.tasks.iter().map(|told| told.home.map(|cpu| cpu.0));
@@ -328,7 +328,7 @@ fn who_is_swapped_is_told_so_for_a_period() {
     assert_eq!(homes(&mut policy, &heavy_and_light(0, apart)), [None; 4]);
     let swapped = [Some(1), None, Some(0), None];
     for number in [1, 2] {
-        // Who has not gone there is told again.
+        // A vCPU that has not gone there is told again.
         assert_eq!(homes(&mut policy, &heavy_and_light(number, apart)), swapped);
     }
     assert_eq!(
@@ -375,8 +375,8 @@ fn hidden_is_what_the_hardware_hides_not_what_did_not_happen() {
     assert_eq!(policy.status().notes, [""; 0]);
 }
 
-/// A vCPU that has the least latency and is stuck: where hardware hides whom it waits for, its siblings are
-/// hurried; where it does not and none of them woke it, none is.
+/// A vCPU that has the least latency and is stuck: where hardware hides the sibling that it waits
+/// for, its siblings are hurried; where it does not and none of them woke it, none is.
 #[test]
 fn siblings_stand_for_wakers_where_these_are_hidden_and_only_there() {
     for (hidden, then) in [(true, 3_600_000), (false, 4 * MS)] {
@@ -404,10 +404,10 @@ fn siblings_stand_for_wakers_where_these_are_hidden_and_only_there() {
     }
 }
 
-/// Where hardware hides wakers, who seems to have woken it was there by accident: it does not stand in for the
-/// others.
+/// Where hardware hides wakers, the vCPU that seems to have woken it was there by accident: it does
+/// not stand in for the others.
 #[test]
-fn who_is_there_by_accident_is_no_waker_where_these_are_hidden() {
+fn a_vcpu_there_by_accident_is_no_waker_where_these_are_hidden() {
     let mut policy = Jupiter::default();
     let vms = [
         vec![
@@ -454,7 +454,7 @@ fn unused_time_comes_back() {
 /// Beside a lender that sleeps nobody takes the borrower's pCPUs, and no slice of it ends: that it
 /// ran for more than its own is what shows that it wanted more.
 #[test]
-fn who_runs_on_where_the_lender_sleeps_borrows() {
+fn a_vm_that_runs_on_where_the_lender_sleeps_borrows() {
     let mut policy = Jupiter::default();
     let alone = (95, Doing::Running, 0);
     let lent = ask_for(&mut policy, 0, 10, &[vec![SLEEPER; 2], vec![alone; 2]]);
@@ -491,9 +491,9 @@ fn what_a_lender_cannot_use_does_not_come_back() {
     assert!(loans(&policy)[0] < 0, "a third of its share is left");
 }
 
-/// The loan is for who can use it.
+/// The loan is for a VM that can use it.
 #[test]
-fn who_has_all_the_pcpus_that_it_can_use_does_not_borrow() {
+fn a_vm_with_all_the_pcpus_that_it_can_use_does_not_borrow() {
     let mut policy = Jupiter::default();
     let busy = vec![(70, Doing::Ready, 16); 4];
     let vms = [one_busy_thread(), vec![SLEEPER; 4], busy];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Every setting by its policy and key, and what it may be: the one list for all who read settings, from
-//! a scenario, from the command line or from the daemon's socket.
+//! Every setting by its policy and key, and what it may be: the one list for all code that reads
+//! settings, from a scenario, from the command line or from the daemon's socket.
 
 use super::Settings;
 use crate::aql::Calibration;

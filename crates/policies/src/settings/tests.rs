@@ -83,7 +83,7 @@ fn every_parameter_of_a_policy_can_be_set() {
         let keys = parameters
             .iter()
             .map(|it| it.key.rsplit('.').next().unwrap());
-        // A calibration is a file, for whoever reads files.
+        // A calibration is a file, which this crate does not read.
         let keys: Vec<&str> = keys.filter(|key| *key != "calibration").collect();
         assert_eq!(Settings::all_keys(policy), keys, "{}", policy.name);
     }

@@ -8,8 +8,8 @@
 //! I/O-bound tasks ([`detector`]), and move those in time ([`migrater`]). What that can bring at
 //! most is [`model`].
 //!
-//! [`Core`] is all of that as one state machine without clock and I/O. Whoever drives it (the
-//! simulator's guests, the daemon in a real one) tells it of beats, tasks and requests, asks it
+//! [`Core`] is all of that as one state machine without clock and I/O. Its driver (the simulator's
+//! guests, the daemon in a real one) tells it of beats, tasks and requests, asks it
 //! [what to move](Core::decide), and moves it. Times are ns of one monotonic clock.
 
 pub mod detector;

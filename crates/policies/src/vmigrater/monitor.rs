@@ -128,8 +128,8 @@ impl Monitor {
         Beat::Rescheduled
     }
 
-    /// The vCPU, which has just beaten, idles: its next beat comes `rest` later than it would. Until then its
-    /// silence says nothing, and it is there for whoever wants it.
+    /// The vCPU, which has just beaten, idles: its next beat comes `rest` later than it would. Until then its silence
+    /// says nothing, and it is there for any thread that wants it.
     pub fn rests(&mut self, rest: Nanos) {
         self.rest = rest;
         self.start = self.last.unwrap_or(self.start);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_leave_is_passed_over() {
+    fn a_vcpu_that_may_not_leave_is_passed_over() {
         let cores = [core(0, &[5000, 5200, 4900, 5100]), core(10, &[0, 0])];
         let without = |bound: u32| super::swap(&cores, 300, |task, _| task.0 != bound);
         assert_eq!(without(99), Some((TaskId(11), TaskId(0))));

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Core {
     threads: [PcpuId; 2],
     node: u32,
-    /// Whose it is, if anybody's.
+    /// The cookie that it is taken for, if any.
     cookie: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ fn all(seen: &Snapshot) -> impl Iterator<Item = (usize, &VmSeen, &TaskSeen)> {
     vms.flat_map(|(vm, of)| of.vcpus.iter().map(move |task| (vm, of, task)))
 }
 
-/// What is on each core of those who had one, and may keep it.
+/// What is on each core of the vCPUs that had one, and may keep it.
 fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) -> Vec<Load> {
     let alive: BTreeSet<TaskId> = all(seen).map(|(_, _, task)| task.task).collect();
     vcpus.retain(|task, _| alive.contains(task));

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_again_and_again_tries_less_often() {
+    fn what_fails_again_and_again_is_tried_less_often() {
         let mut ltcr = Ltcr::new(MS);
         let mut tried = Vec::new();
         for period in 0..200u32 {

@@ -27,7 +27,7 @@ pub struct VsmtIoParams {
     pub compensate: bool,
     /// Do guests retain their contexts by themselves, for as long as they are told?
     pub guests: bool,
-    /// Does a retention end for whoever wants to run there?
+    /// Does a retention end for a vCPU that wants to run there?
     pub give_way: bool,
     /// In what time those that share a hardware thread have a turn each, ns.
     pub latency: Nanos,

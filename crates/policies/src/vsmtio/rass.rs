@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_is_cpu_bound_and_two_are_one_of_each() {
+    fn a_lone_vcpu_is_cpu_bound_and_two_are_one_of_each() {
         assert!(io(&[(100, 9000)]).is_empty());
         assert!(io(&[]).is_empty());
         assert_eq!(io(&[(100, 9000), (100, 9001)]), [1]);
     }
 
     #[test]
-    fn of_equals_who_was_io_bound_stays_it() {
+    fn of_equals_the_one_that_was_io_bound_stays_it() {
         let mut all: Vec<Ranked> = [(1, 0), (1, 0)].iter().enumerate().map(vcpu).collect();
         all[1].was_io = true;
         assert_eq!((split(&mut all), all[0].task), (1, TaskId(1)));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_known_to_retain_is_known_for_longer() {
+    fn a_vcpu_known_to_retain_is_known_for_longer() {
         assert!(retains(false, 51, 100) && !retains(false, 50, 100));
         assert!(retains(true, 11, 100) && !retains(true, 10, 100));
         // A vCPU that did not run shows nothing new.

@@ -79,14 +79,14 @@ fn those_that_share_a_hardware_thread_have_a_turn_each_in_the_latency() {
     assert_eq!(slices(&[2, 2], 0), [12; 4]);
     assert_eq!(slices(&[2], 0), [24; 2]);
     assert_eq!(slices(&[16, 16], 0), [3; 32]);
-    // Who does not want to run takes no time from the others.
+    // A vCPU that does not want to run takes no time from the others.
     assert_eq!(slices(&[2, 2], 1), [24, 24, 12, 12]);
 }
 
-/// Nothing is held on the CPU-bound vCPUs' hardware thread: who waits there is found out by its waits, not by
-/// its place among the VMs.
+/// Nothing is held on the CPU-bound vCPUs' hardware thread: what waits there is found out by its waits, not by its
+/// place among the VMs.
 #[test]
-fn who_was_taken_for_cpu_bound_shows_that_it_is_not() {
+fn a_vcpu_taken_for_cpu_bound_shows_that_it_is_not() {
     let mut policy = VsmtIo::default();
     ask(&mut policy, &period(0, 4, 0, 0));
     let mut seen = period(1, 4, 0, 0);
@@ -201,7 +201,7 @@ fn never_halting(number: u64, unhalted: Option<u64>) -> Snapshot {
 }
 
 #[test]
-fn who_is_dormant_on_its_pcpu_is_io_bound_and_has_turns_of_the_timeout() {
+fn a_vcpu_dormant_on_its_pcpu_is_io_bound_and_has_turns_of_the_timeout() {
     let mut policy = VsmtIo::new(VsmtIoParams {
         adjust: false,
         ..VsmtIoParams::default()
@@ -249,7 +249,7 @@ fn what_a_dormant_vcpu_computes_is_told_by_the_time_that_it_did() {
 }
 
 #[test]
-fn people_are_told_who_is_taken_for_what_and_how_long_timeouts_are() {
+fn people_are_told_which_vcpu_is_taken_for_what_and_how_long_timeouts_are() {
     let mut policy = VsmtIo::new(VsmtIoParams {
         adjust: false,
         ..VsmtIoParams::default()
@@ -326,7 +326,7 @@ fn what_a_host_hides_is_said() {
         ..default
     };
     assert!(notes(without, &seen).is_empty());
-    // Nobody is there of whom anything could be told.
+    // No vCPU is there of which anything could be told.
     seen.vms.clear();
     assert!(notes(default, &seen).is_empty());
 }
@@ -366,7 +366,7 @@ fn cores_are_not_shared_across_cookies() {
 }
 
 #[test]
-fn who_may_not_use_its_hardware_thread_has_no_home() {
+fn a_vcpu_that_may_not_use_its_hardware_thread_has_no_home() {
     let mut policy = VsmtIo::default();
     let mut seen = period(0, 4, 0, 0);
     seen.vms[0].vcpus[0].allowed = [PcpuId(2)].into_iter().collect();
@@ -475,7 +475,7 @@ fn cores_that_vms_have_left_are_filled_from_the_others() {
 }
 
 #[test]
-fn who_may_not_use_an_empty_core_is_not_moved_there() {
+fn a_vcpu_that_may_not_use_an_empty_core_is_not_moved_there() {
     let counts = after_leaving("1n1l4c2t", &[2, 3], |seen| {
         let bound = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
         if seen.now > 0 {

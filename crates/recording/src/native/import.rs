@@ -102,15 +102,7 @@ fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportE
         }
         other => {
             if let Some((name, event)) = event(other, at) {
-                let fits = event.cpu < Topology::MAX_PCPUS && tids(&event);
-                match (fits, name) {
-                    (false, _) => gather.unusable(),
-                    (true, "") => return gather.push(event),
-                    (true, name) => {
-                        gather.count(name, event.cpu);
-                        gather.push(event)?;
-                    }
-                }
+                take_event(gather, name, event)?;
             }
         }
     }
@@ -124,6 +116,18 @@ fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportE
         }
         _ => Ok(()),
     }
+}
+
+/// Takes in an event if its numbers are ones that a host can have; one without a name is not counted.
+fn take_event(gather: &mut Gather<'_>, name: &str, event: Stamped) -> Result<(), ImportError> {
+    if event.cpu >= Topology::MAX_PCPUS || !tids(&event) {
+        gather.unusable();
+        return Ok(());
+    }
+    if !name.is_empty() {
+        gather.count(name, event.cpu);
+    }
+    gather.push(event)
 }
 
 fn fact(gather: &mut Gather<'_>, name: &str, value: &str) {
@@ -176,21 +180,25 @@ fn unnamed(tid: u32) -> TaskRef {
     TaskRef { tid, comm }
 }
 
-/// What the kernel calls it, and what it says; without a name, it is no event of the kernel.
+/// A thread and its name, as far as that is printable.
+fn named(tid: u32, comm: &str) -> TaskRef {
+    let comm = event::comm(comm);
+    TaskRef { tid, comm }
+}
+
+/// What the kernel calls it, and what it says; with an empty name, it is no event of the kernel.
 fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
-    let named = |tid: u32, tgid, comm: &str| Event::Named {
-        task: TaskRef {
-            tid,
-            comm: event::comm(comm),
-        },
-        tgid,
-    };
+    if let Entry::Edge { .. } = entry {
+        return Some(("", Stamped::new(at, 0, 0, Event::Mark)));
+    }
+    scheduling(entry, at)
+        .or_else(|| lifetime(entry, at))
+        .or_else(|| virtualisation(entry, at))
+}
+
+/// What the scheduler does: which thread has a pCPU, which wants one, and where it waits for it.
+fn scheduling(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
     Some(match *entry {
-        Entry::Edge { .. } => ("", Stamped::new(at, 0, 0, Event::Mark)),
-        Entry::Thread(ref thread) => {
-            let event = named(thread.tid, Some(thread.tgid), &thread.comm);
-            ("", Stamped::new(at, 0, thread.tid, event))
-        }
         Entry::Switch {
             cpu,
             prev,
@@ -232,13 +240,6 @@ fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
             };
             ("sched_waking", event)
         }
-        ref other => return placed(other, at),
-    })
-}
-
-/// The rest of them.
-fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
-    Some(match *entry {
         Entry::Queued {
             cpu,
             running,
@@ -250,7 +251,7 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
                 task: unnamed(thread),
                 cpu: Some(on),
             };
-            // Who is behind it, sched_waking has told.
+            // Which task is behind it, sched_waking has told.
             let event = Stamped {
                 context: Context::Interrupt,
                 ..Stamped::new(at, cpu, running, event)
@@ -269,6 +270,19 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
             let event = Event::Migrate { task, from, to };
             ("sched_migrate_task", Stamped::new(at, cpu, running, event))
         }
+        _ => return None,
+    })
+}
+
+/// Threads that are there, are made, or have another name.
+fn lifetime(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
+    Some(match *entry {
+        Entry::Thread(ref thread) => {
+            let task = named(thread.tid, &thread.comm);
+            let tgid = Some(thread.tgid);
+            let event = Event::Named { task, tgid };
+            ("", Stamped::new(at, 0, thread.tid, event))
+        }
         Entry::Fork {
             cpu,
             parent,
@@ -276,23 +290,24 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
             ref comm,
             ..
         } => {
-            let child = TaskRef {
-                tid: child,
-                comm: event::comm(comm),
-            };
+            let child = named(child, comm);
             let event = Event::Fork { parent, child };
             ("sched_process_fork", Stamped::new(at, cpu, parent, event))
         }
         Entry::Rename {
             thread, ref comm, ..
         } => {
-            let task = TaskRef {
-                tid: thread,
-                comm: event::comm(comm),
-            };
+            let task = named(thread, comm);
             let event = Event::Named { task, tgid: None };
             ("task_rename", Stamped::new(at, 0, thread, event))
         }
+        _ => return None,
+    })
+}
+
+/// What KVM does with vCPUs: halts that end, and exits.
+fn virtualisation(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
+    Some(match *entry {
         Entry::Halt {
             cpu,
             thread,

@@ -74,7 +74,7 @@ impl Events {
         Ok(())
     }
 
-    /// Switches and wake-ups of arrays; who left a pCPU is who came there before.
+    /// Switches and wake-ups of arrays; the task that left a pCPU is the one that came there before.
     fn arrays(&mut self, cpu: u32, compact: &CompactSched) -> Vec<Option<Seen>> {
         let (mut switches, mut wakings) = (0, 0);
         let (mut switched, mut woken) = (0, 0);

@@ -156,29 +156,33 @@ fn take(
         });
     }
     if let Some(packed) = packet.compressed_packets {
-        let mut source = ZlibDecoder::new(&packed[..]).take(LONGEST);
-        loop {
-            match next(&mut source) {
-                // Packed packets are not packed again.
-                Ok(Some((packet, _))) => {
-                    let compressed_packets = None;
-                    let packet = TracePacket {
-                        compressed_packets,
-                        ..packet
-                    };
-                    take(gather, events, packet)?;
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    gather.unusable();
-                    break;
-                }
-            }
-        }
+        unpack(gather, events, &packed)?;
     }
     match packet.ftrace_events {
         Some(bundle) => events.take(gather, bundle),
         None => Ok(()),
+    }
+}
+
+/// Takes in packets that are packed into one, up to the first that is damaged.
+fn unpack(gather: &mut Gather<'_>, events: &mut Events, packed: &[u8]) -> Result<(), ImportError> {
+    let mut source = ZlibDecoder::new(packed).take(LONGEST);
+    loop {
+        match next(&mut source) {
+            Ok(Some((packet, _))) => {
+                // Packed packets are not packed again.
+                let packet = TracePacket {
+                    compressed_packets: None,
+                    ..packet
+                };
+                take(gather, events, packet)?;
+            }
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                gather.unusable();
+                return Ok(());
+            }
+        }
     }
 }
 

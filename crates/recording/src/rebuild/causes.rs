@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What wake-ups meant, decided once every task's role is known: who or what woke a task, and after how much work.
+//! What wake-ups meant, decided once every task's role is known: what woke a task, and after how much work.
 
 use super::track::{By, RawBurst, Track};
 use crate::model::{Burst, Role, WakeCause, Wakers};
@@ -52,7 +52,7 @@ impl Causes {
         }
     }
 
-    /// Who or what woke a task, counted.
+    /// What woke a task, counted.
     pub(super) fn count(&self, wakee: usize, track: &Track) -> Wakers {
         let mut wakers = Wakers::default();
         for raw in &track.bursts {

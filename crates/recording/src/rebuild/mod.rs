@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From events in order of time to who ran, who was ready and who waited.
+//! From events in order of time to which tasks ran, which were ready and which waited.
 //!
 //! Each pCPU has a current task and each task a state; an event changes both. An event that
 //! contradicts them (a switch from a task that was not there, a task running without a wake-up)
@@ -48,7 +48,7 @@ pub(crate) struct Oddities {
     pub context_unknown: u64,
 }
 
-/// Who woke whom: known to be on the waker's behalf, or of unknown context.
+/// Which task woke which: known to be on the waker's behalf, or of unknown context.
 type Edges = HashMap<(usize, usize), (u32, u32)>;
 
 /// The state of everything at the last event.
@@ -328,7 +328,7 @@ impl Rebuild {
         }
     }
 
-    /// Who is behind a wake-up that this line reports.
+    /// What is behind a wake-up that this line reports.
     fn waker(&self, cpu: usize, seen: &Stamped, wakee: usize) -> By {
         let interrupt = self.cpus.get(cpu).and_then(|state| state.interrupt);
         let recent = interrupt.is_some_and(|at| self.now - at < INTERRUPT);
@@ -420,7 +420,7 @@ impl Rebuild {
             track.kvm.ipis = track.kvm.ipis.saturating_add(count);
             return;
         }
-        // Who leaves a guest has entered it.
+        // A vCPU that leaves a guest has entered it.
         track.kvm.entries = track.kvm.entries.saturating_add(count);
         exits(track, reason, count);
     }

@@ -16,7 +16,7 @@ pub(super) struct Woken {
     pub by: By,
 }
 
-/// Who or what woke a task.
+/// What woke a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
     /// Nobody: it was awake when the recording began.

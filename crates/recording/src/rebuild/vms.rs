@@ -177,7 +177,7 @@ fn join_by_order(sets: &mut Vec<Vec<&Candidate>>) {
     }
 }
 
-/// Adds each VM's other threads: by process, by owner, by parent, else by who wakes whom.
+/// Adds each VM's other threads: by process, by owner, by parent, else by which task wakes which.
 fn serve(groups: &mut [Group], tracks: &[Track], edges: &Edges) {
     let mut member: BTreeMap<usize, usize> = BTreeMap::new();
     for (number, group) in groups.iter().enumerate() {

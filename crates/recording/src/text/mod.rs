@@ -150,12 +150,12 @@ fn head_at<'a>(task: &'a str, rest: &'a str) -> Result<Head<'a>, Option<&'static
     }
     let (column, at, rest) = timestamp(rest)?;
     let (event, fields, perf) = event_name(rest).ok_or("no event name after the timestamp")?;
-    let who = if perf {
+    let task = if perf {
         perf::task(task)
     } else {
         ftrace::task(task)
     };
-    let (comm, tid, tgid) = who?;
+    let (comm, tid, tgid) = task?;
     let cpu = event::cpu(cpu)?;
     let context = ftrace::context(column);
     Ok(Head {

@@ -44,7 +44,7 @@ pub(super) struct Image {
     /// time that passes, or work of the emulator.
     pub submit: Nanos,
     pub complete: Nanos,
-    /// Whose work is that?
+    /// Which part of the guest does that work?
     pub served: Served,
 }
 

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_left_may_not_enter_before_all_have() {
+    fn a_thread_that_has_left_may_not_enter_before_all_have() {
         let mut barrier = ConditionBarrier::new(2, true);
         let (here, outside) = (Meeting::Inside { round: 0 }, Meeting::Outside);
         assert!(barrier.open(outside) && !barrier.open(here));

@@ -178,7 +178,7 @@ impl Vm {
         }
     }
 
-    /// The first waiter for a lock has it: who is the next, and does it see that at once?
+    /// The first waiter for a lock has it: which waiter is the next, and does it see that at once?
     fn next_in_line(&mut self, host: &Host, lock: u32) {
         if self.params.lock != LockKind::Paravirtual {
             return;

@@ -32,8 +32,8 @@ impl Activity {
 /// What a task's present work is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Whose working set it is: the guest thread, numbered over all VMs. Another number is other
-    /// data, so a guest's thread switch costs cache misses, too.
+    /// The owner of the working set: the guest thread, numbered over all VMs. Another number is
+    /// other data, so a guest's thread switch costs cache misses, too.
     pub owner: u32,
     /// Working set and how fast it is touched.
     pub memory: Memory,

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_idle_for_long_sleeps_deep() {
+    fn a_pcpu_that_was_idle_for_long_sleeps_deep() {
         assert_eq!(after(&[]), 104 * US);
         assert_eq!(after(&[MS; 8]), 104 * US);
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_idles_for_a_tick_is_put_deeper() {
+    fn a_pcpu_that_idles_for_a_tick_is_put_deeper() {
         let mut governor = Governor::default();
         for i in 0..8 {
             governor.idles(i * MS);

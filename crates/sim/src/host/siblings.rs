@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ready_falls_behind() {
+    fn a_vcpu_that_is_ready_falls_behind() {
         let skew = after(
             &[
                 (0, TaskState::Ready, 0),

@@ -218,7 +218,7 @@ fn shapes_of_presets() {
     assert!(!texts("bodytrack", 1)[0].1.contains("barrier"));
     assert!(!texts("bodytrack", 2)[1].1.contains("barrier init"));
     assert!(!texts("volrend", 1)[0].1.contains("barrier"));
-    // Whose main thread and writer are there however few others.
+    // A program whose main thread and writer are there however few others.
     assert_eq!(texts("vips", 1).len(), 3);
     assert_eq!(preset("vips").unwrap().default_threads(16), 18);
     assert!(!texts("streamcluster", 1)[0].1.contains("barrier"));

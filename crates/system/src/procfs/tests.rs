@@ -150,7 +150,7 @@ fn threads_are_counted() {
     let (one_has, we_have) = (count(one.id()), count(std::process::id()));
     one.kill().unwrap();
     one.wait().unwrap();
-    // Whoever runs the tests has a thread beside each test's.
+    // The program that runs the tests has a thread beside each test's.
     assert!(one_has < we_have, "{one_has} of one, {we_have} of several");
 }
 

@@ -2,10 +2,10 @@
 //! Runs of vCPUs that always want a pCPU, and what two of them would wait for a lock.
 //!
 //! A vCPU that holds a lock computes, one that waits for it spins: on the host both just want a
-//! pCPU, so who runs when does not depend on the lock. Each run is one placement. From when its
-//! order has settled, the lock is put down at many moments (beginnings of slots of the two vCPUs'
-//! runqueues), preempted in the hands of one vCPU and wanted by the other; the latency counts from
-//! when the first of them runs.
+//! pCPU, so which of them runs when does not depend on the lock. Each run is one placement. From
+//! when its order has settled, the lock is put down at many moments (beginnings of slots of the two
+//! vCPUs' runqueues), preempted in the hands of one vCPU and wanted by the other; the latency
+//! counts from when the first of them runs.
 
 use corun_model::time::{MS, SEC, US};
 use corun_model::{DispatcherParams, Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
@@ -21,7 +21,7 @@ use corun_sim::sched::dispatcher::Dispatcher;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Who schedules.
+/// What schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
     /// CFS with the slices that the paper states; tasks bound to pCPUs drawn at random.

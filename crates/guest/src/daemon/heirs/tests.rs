@@ -123,7 +123,7 @@ fn heirs_of_one_that_was_given_back_since_are_freed() {
     scene.give_back();
     scene.daemon.free_heirs().unwrap();
     assert!(is_free(child));
-    // The second look forgets who is not moved any more.
+    // The second look forgets threads that are not moved any more.
     scene.daemon.heirs.looked += 3 * SEC;
     scene.daemon.free_heirs().unwrap();
     assert!(!lock(&scene.daemon.migrater).pins.has(&scene.shell.key()));
@@ -131,7 +131,7 @@ fn heirs_of_one_that_was_given_back_since_are_freed() {
 }
 
 #[test]
-fn whoever_is_tied_to_another_vcpu_than_the_moved_one_stays_there() {
+fn a_thread_tied_to_another_vcpu_than_the_moved_one_stays_there() {
     let Some(mut scene) = Scene::new(Source::Proc, "taskset -c 0 sleep 50 & echo $!; wait") else {
         return;
     };

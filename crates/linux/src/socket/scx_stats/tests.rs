@@ -39,7 +39,7 @@ fn asked(session: &mut Session, line: &str, status: &HostStatus) -> Value {
     serde_json::from_slice(&reply).unwrap()
 }
 
-/// Whoever starts a VM may call it what a namesake of another is called here.
+/// A user that starts a VM may call it what a namesake of another is called here.
 #[test]
 fn no_vm_hides_another() {
     let mut host = status(10.0, vec![]);

@@ -94,7 +94,7 @@ fn what_cannot_be_done_is_said() {
 }
 
 #[test]
-fn who_is_told_nothing_says_nothing() {
+fn a_guest_that_is_told_nothing_says_nothing() {
     assert!(served(&["nonsense".to_string()]).is_empty());
     assert!(serve(&b""[..], Vec::new()).is_err());
 }

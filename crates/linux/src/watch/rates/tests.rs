@@ -45,7 +45,7 @@ fn shares_of_a_second() {
 
 /// A wait that is not over is not in the kernel's count yet.
 #[test]
-fn who_gets_no_pcpu_is_ready_and_not_halted() {
+fn a_vcpu_that_gets_no_pcpu_is_ready_and_not_halted() {
     let (mut then, mut now) = second(["0 0 0", "300000000 0 0"]);
     for sample in [&mut then, &mut now] {
         for thread in &mut sample.vms[0].machine.threads {
@@ -57,7 +57,7 @@ fn who_gets_no_pcpu_is_ready_and_not_halted() {
         .map(|row| row.ready)
         .collect();
     assert_eq!(ready, [1.0, 0.7]);
-    // Whoever has had turns since, or was halted then or is now, has waited for what was counted.
+    // A vCPU that has had turns since, or was halted then or is now, has waited for what was counted.
     then.vms[0].machine.threads[0].runnable = false;
     now.vms[0].machine.threads[1].runnable = false;
     let ready: Vec<_> = rows(&then, &now, true)
@@ -68,7 +68,7 @@ fn who_gets_no_pcpu_is_ready_and_not_halted() {
 }
 
 #[test]
-fn who_was_not_there_has_no_shares() {
+fn a_vcpu_that_was_not_there_has_no_shares() {
     let (mut then, now) = second(["600000000 0 1", "0 0 0"]);
     then.vms[0].machine.threads.retain(|thread| thread.tid != 7);
     let [vm] = &rows(&then, &now, false)[..] else {

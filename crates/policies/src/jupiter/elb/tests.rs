@@ -3,7 +3,7 @@ use super::*;
 use corun_model::time::MS;
 use proptest::prelude::*;
 
-/// Entitled to 100 ms of up to 400. Who wants more could use all of them.
+/// Entitled to 100 ms of up to 400. A VM that wants more could use all of them.
 fn vm(vm: u32, used: Nanos, wants: bool) -> VmUse {
     VmUse {
         vm: VmId(vm),
@@ -54,7 +54,7 @@ fn in_steps_of_all_that_there_is_what_is_left_is_lent_at_once() {
     assert_eq!(lent.collect::<Vec<_>>(), [20]);
 }
 
-/// Who is never halted wants all it can get, whatever it is said to be entitled to.
+/// A VM that is never halted wants all it can get, whatever it is said to be entitled to.
 #[test]
 fn no_more_is_lent_than_halted_vcpus_leave() {
     for (halted, lent) in [(0, 0), (7, 7), (50, 20)] {
@@ -100,7 +100,7 @@ fn a_lender_whose_demand_falls_lends_again() {
 }
 
 #[test]
-fn who_suffers_the_fewest_conflicts_borrows() {
+fn the_vm_with_the_fewest_conflicts_borrows() {
     let conflicting = |number, conflicts| VmUse {
         conflicts,
         ..vm(number, 100, true)
@@ -110,7 +110,7 @@ fn who_suffers_the_fewest_conflicts_borrows() {
 }
 
 #[test]
-fn nothing_is_lent_to_who_may_not_use_those_pcpus() {
+fn nothing_is_lent_to_a_vm_that_may_not_use_those_pcpus() {
     let elsewhere = VmUse {
         allowed: "4-7".parse().unwrap(),
         ..vm(1, 100, true)
@@ -140,7 +140,7 @@ fn what_was_used_of_a_loan_is_repaid_when_the_lender_wants_more() {
 /// One thread of it is busy, and it could use 90 ms at most: nothing comes back. If it has nearly all of them, it lends
 /// what even that leaves, and nothing if it is short of them.
 #[test]
-fn nothing_is_repaid_to_who_cannot_use_more_than_its_own() {
+fn nothing_is_repaid_to_a_vm_that_cannot_use_more_than_its_own() {
     let one_busy = |number, used, most| VmUse {
         most: most * MS,
         ..vm(number, used, true)
@@ -165,7 +165,7 @@ fn nothing_is_repaid_to_who_cannot_use_more_than_its_own() {
 }
 
 #[test]
-fn nothing_is_lent_to_who_cannot_use_more_than_its_own() {
+fn nothing_is_lent_to_a_vm_that_cannot_use_more_than_its_own() {
     let full = VmUse {
         most: 100 * MS,
         ..vm(1, 100, true)

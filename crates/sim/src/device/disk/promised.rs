@@ -60,7 +60,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn who_comes_later_has_the_time_before() {
+    fn what_comes_later_has_the_time_before() {
         let mut link = Promised::default();
         assert_eq!(link.take(50, 10), 60);
         assert_eq!(link.take(0, 20), 20);

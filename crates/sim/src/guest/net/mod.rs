@@ -215,7 +215,7 @@ impl Vm {
         }
     }
 
-    /// A message is complete: whose is it?
+    /// A message is complete: which thread is it for?
     fn message(&mut self, host: &mut Host, vcpu: u32, endpoint: u32, bytes: u64) {
         let slot = &mut self.net.endpoints[endpoint as usize];
         let thread = match slot.owned {

@@ -103,7 +103,7 @@ fn vmigrater_keeps_a_reader_active() {
     assert!(gain > 1.6, "{gain} times as fast");
     let (before, after) = (io(&vanilla).inactivity, io(&migrated).inactivity);
     assert!(after * 4 < before, "inactive for {after} of {before}");
-    // Who is sent elsewhere again before it has run there has one cost for both moves.
+    // A thread that is sent elsewhere again before it has run there has one cost for both moves.
     let (costs, moves) = (agent(&migrated).costs.count(), moves(&migrated));
     assert!(costs <= moves && costs * 2 > moves, "{costs} of {moves}");
     // The other VM and the computing lose next to nothing.
@@ -121,9 +121,10 @@ fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
     assert!((0.01..0.02).contains(&share), "{share}");
 }
 
-/// Two of four vCPUs have nothing to do but for the reader, on a host where who wakes does not preempt. The reader's
-/// vCPU waits for a turn each time that its disk wakes it, until vMigrater has the reader on one that computes. Were
-/// idle vCPUs woken 3,333 times a second each, they would wait for a turn each time, and the reader with them.
+/// Two of four vCPUs have nothing to do but for the reader, on a host where a vCPU that wakes does not preempt. The
+/// reader's vCPU waits for a turn each time that its disk wakes it, until vMigrater has the reader on one that
+/// computes. Were idle vCPUs woken 3,333 times a second each, they would wait for a turn each time, and the reader with
+/// them.
 #[test]
 fn vmigrater_lets_idle_vcpus_sleep_and_finds_the_reader_among_them() {
     let reads = |agent| {

@@ -174,11 +174,11 @@ fn writes_wait_for_the_disk() {
     assert_eq!(outcome.devices[0].totals.seeks, 0);
 }
 
-/// One write at a time; who comes meanwhile is in the next one, all of them together.
+/// One write at a time; threads that come meanwhile are in the next one, all of them together.
 #[test]
 fn appends_to_a_log_go_together() {
     let program = "loop { append wal 4KB; compute 100us; count commits }";
-    // Who writes next has just missed its place.
+    // The next writer has just missed its place.
     let params = GuestParams {
         block_submit: 4 * US,
         ..free_block()

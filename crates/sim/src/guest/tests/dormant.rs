@@ -48,7 +48,7 @@ fn useless(outcome: &Outcome) -> u64 {
 }
 
 #[test]
-fn who_is_dormant_on_its_pcpu_is_preempted_after_the_timeout() {
+fn a_vcpu_dormant_on_its_pcpu_is_preempted_after_the_timeout() {
     for hogs in [2, 3] {
         // In fair order it has its share, and does nothing with it.
         let fair = beside_hogs(Box::new(Fair), hogs);
@@ -68,7 +68,7 @@ fn who_is_dormant_on_its_pcpu_is_preempted_after_the_timeout() {
 }
 
 #[test]
-fn who_is_dormant_on_its_pcpu_stays_where_nobody_waits() {
+fn a_vcpu_dormant_on_its_pcpu_stays_where_nobody_waits() {
     let alone = beside_hogs(vsmtio(|_| {}), 1);
     assert!(useless(&alone) > 980, "{}", useless(&alone));
     assert!((throughput(&alone, 0) - 100.0).abs() <= 1.0);

@@ -99,7 +99,7 @@ fn a_spin_barrier_burns_the_slice() {
     let alone = run(4, 10 * MS, vec![vm("a", free(), &[program; 4])]);
     assert_eq!(throughput(&alone, 0), 4000.0);
     let shared = run(2, 10 * MS, vec![vm("a", free(), &[program; 4])]);
-    // Whoever comes first spins out its 10 ms while the others wait: a round or two per slice.
+    // The one that comes first spins out its 10 ms while the others wait: a round or two per slice.
     let rounds = throughput(&shared, 0);
     assert!((400.0..=800.0).contains(&rounds), "{rounds}");
     assert!(

@@ -100,7 +100,7 @@ fn what_never_fits_is_agnostic_of_slices() {
 }
 
 #[test]
-fn thrashing_neighbours_on_other_cores_hurt_who_shares_their_llc() {
+fn thrashing_neighbours_on_other_cores_hurt_vms_that_share_their_llc() {
     let beside = |program: &str, other: &str| {
         let vms = [program, other, other, other].map(String::from);
         let vms: Vec<(u32, &str)> = (0..).zip(vms.iter().map(String::as_str)).collect();

@@ -87,7 +87,7 @@ fn being_busy_ends_by_the_clock() {
 }
 
 #[test]
-fn who_yields_goes_behind() {
+fn a_thread_that_yields_goes_behind() {
     let programs = ["loop { compute 100us; count; yield }"; 2];
     let mut spec = vm("a", free(), &programs);
     spec.vcpus = 1;
@@ -229,7 +229,7 @@ fn before_5_13_a_shared_poll_goes_on_to_its_end() {
 }
 
 #[test]
-fn a_poll_gives_way_to_whoever_wants_the_pcpu() {
+fn a_poll_gives_way_to_a_task_that_wants_the_pcpu() {
     // Sleeps that grow the window to 200 us, beside a VM that comes every 10 ms.
     let vms = vec![
         vm("naps", free(), &["loop { compute 10us; sleep 150us }"]),
@@ -323,7 +323,7 @@ fn both_hardware_threads_of_a_core_are_not_retained_beside_one_that_waits() {
 
 /// One that mostly waits, and one that comes every 5 ms, on one pCPU.
 #[test]
-fn a_retention_ends_for_whoever_waits_if_it_gives_way() {
+fn a_retention_ends_for_a_vcpu_that_waits_if_it_gives_way() {
     let waits = |sched: RoundRobin| {
         let told = GuestParams {
             idle: IdleMode::Told,

@@ -152,10 +152,10 @@ fn nobody_takes_a_lock_before_a_first_waiter_that_was_preempted_while_it_spun() 
     assert_eq!(outcome.vms[0].achieved.lock_waits.count(), 1);
 }
 
-/// The first waiter halts at 0.16 ms, so that who comes at 0.3 does not queue, and does not halt: it has the lock
-/// at 1 ms, when it is let go. The first is kicked in vain, and halts again. Who comes while it spins queues.
+/// The first waiter halts at 0.16 ms, so that the one that comes at 0.3 does not queue, and does not halt: it has the
+/// lock at 1 ms, when it is let go. The first is kicked in vain, and halts again. One that comes while it spins queues.
 #[test]
-fn who_comes_while_the_first_has_halted_spins_and_takes_the_lock() {
+fn one_that_comes_while_the_first_has_halted_spins_and_takes_the_lock() {
     let outcome = |last: &str| {
         let first = "compute 10us; lock l { compute 1ms }";
         let third = "compute 300us; lock l { compute 1ms }";
@@ -209,7 +209,7 @@ fn a_preempted_waiter_stalls_ticket_locks_only() {
         let outcome = run(3, 10 * MS, vec![lockers, on(0, vm("hog", free(), &[HOG]))]);
         throughput(&outcome, 0)
     };
-    // With three who want it all the time, the one who is preempted is always in the queue.
+    // With three that want it all the time, the one that is preempted is always in the queue.
     let ticket = rounds(LockKind::Ticket);
     assert!((9_500.0..=10_500.0).contains(&ticket), "{ticket}");
     // Test and set only stalls when the holder is preempted.
@@ -258,7 +258,7 @@ fn meetings(meet: &str, threads: u32) -> f64 {
 }
 
 #[test]
-fn who_is_blocked_at_a_condition_barrier_is_woken_one_after_the_other() {
+fn threads_blocked_at_a_condition_barrier_are_woken_one_after_the_other() {
     // Two threads: one is woken by the other, whatever the barrier is made of.
     assert_eq!(meetings("condition-barrier b", 2), meetings("barrier b", 2));
     // Eight: each wake-up waits for a hog's slice, at a barrier all at once.
@@ -267,15 +267,15 @@ fn who_is_blocked_at_a_condition_barrier_is_woken_one_after_the_other() {
 }
 
 #[test]
-fn who_is_blocked_at_a_spin_barrier_is_woken_with_the_others() {
-    // Whoever does not spin long enough to matter is woken as at a barrier that blocks.
+fn a_thread_blocked_at_a_spin_barrier_is_woken_with_the_others() {
+    // One that does not spin long enough to matter is woken as at a barrier that blocks.
     let together = meetings("barrier b", 8);
     let spun = meetings("spin-barrier b 1us", 8);
     assert!((spun / together - 1.0).abs() < 0.05, "{spun} {together}");
 }
 
 #[test]
-fn who_spins_at_a_barrier_needs_no_waking() {
+fn a_thread_that_spins_at_a_barrier_needs_no_waking() {
     for barrier in ["condition-barrier", "spin-barrier"] {
         let thread = |us| format!("loop {{ compute {us}us; {barrier} b 300us; count }}");
         let (early, late) = (thread(500), thread(700));
@@ -301,8 +301,8 @@ fn a_group_has_its_work_done_once() {
         spec.vcpus = 4;
         run(4, 10 * MS, vec![spec])
     };
-    // One leads for itself; meanwhile the others come, of whom one leads for all, while the first comes
-    // again: four rounds in 60 us, where a mutex has two.
+    // One leads for itself; meanwhile the others come, of which one leads for all, while the first
+    // comes again: four rounds in 60 us, where a mutex has two.
     let near = |outcome: &Outcome, each: Nanos| {
         let expected = 1e9 / each as f64;
         let seen = throughput(outcome, 0);
@@ -314,8 +314,8 @@ fn a_group_has_its_work_done_once() {
     assert_eq!(blocked.vms[0].achieved.spin, 0);
     let spun = rounds("write-group g 30us 50us");
     near(&spun, 15 * US);
-    // Of 60 us each works for 10, three spin for 20 and the fourth, who led alone, for 20 as well;
-    // two of them also while the third leads for them.
+    // Of 60 us each works for 10, three spin for 20 and the fourth, which led alone, for 20 as
+    // well; two of them also while the third leads for them.
     assert!(spun.vms[0].achieved.spin > SEC);
     let briefly = rounds("write-group g 30us 5us");
     near(&briefly, 15 * US);

@@ -102,7 +102,7 @@ fn hogs_take_turns_at_being_alone() {
 
 /// A thread bound to a vCPU stays; the other one goes where there is nothing to do.
 #[test]
-fn a_tick_hands_who_waits_to_an_idle_vcpu() {
+fn a_tick_hands_a_waiting_thread_to_an_idle_vcpu() {
     let mut spec = free_threads(
         2,
         &["sleep 20ms; loop { compute 1ms; count }", "compute 50ms"],

@@ -4,7 +4,7 @@
 use super::*;
 use crate::workload::{preset, preset_names};
 
-/// With their disks, clients and whom they call: each gets something done.
+/// With their disks, clients and the VMs that they call: each gets something done.
 #[test]
 fn presets_run() {
     for name in preset_names() {
@@ -47,9 +47,10 @@ fn slowdown(name: &str) -> f64 {
 }
 
 /// Jupiter (dissertation, §4.5.1) calls streamcluster synchronisation-intensive and freqmine
-/// computation-intensive: who never waits for others loses what is taken from him, no more.
+/// computation-intensive: a program whose threads never wait for each other loses what is taken
+/// from it, no more.
 #[test]
-fn who_meets_often_suffers_more_than_his_share() {
+fn a_program_that_meets_often_suffers_more_than_its_share() {
     let streamcluster = slowdown("streamcluster");
     assert!(streamcluster > 2.3, "{streamcluster}");
     for name in ["freqmine", "swaptions"] {

@@ -19,7 +19,7 @@ pub(super) struct RoundRobin {
     queues: Vec<Queue>,
     /// For how long guests that are told may retain their contexts.
     retention: Nanos,
-    /// Do they end for whoever wants to run?
+    /// Do they end for a vCPU that wants to run?
     gives_way: bool,
 }
 
@@ -38,7 +38,7 @@ impl RoundRobin {
         Self { retention, ..self }
     }
 
-    /// The same, where that ends for whoever wants to run there.
+    /// The same, where that ends for a vCPU that wants to run there.
     pub fn giving_way(self) -> Self {
         Self {
             gives_way: true,

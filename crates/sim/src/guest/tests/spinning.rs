@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pause-loop exits under schedulers that can be told whom to let go first.
+//! Pause-loop exits under schedulers that can be told which vCPU to let go first.
 
 use super::*;
 use crate::guest::interrupts::Interrupt;
@@ -80,10 +80,10 @@ impl HostScheduler for Ganged {
     }
 }
 
-/// Where siblings are called to run together, that is not disturbed; who has no gang, or one that leaves fair
+/// Where siblings are called to run together, that is not disturbed; a VM that has no gang, or one that leaves fair
 /// order as it is, yields whatever other VMs have, but not into the pCPU of one that has such a gang.
 #[test]
-fn gangs_are_asked_who_may_be_favoured() {
+fn gangs_are_asked_which_vcpu_may_be_favoured() {
     let improves = |gangs| {
         let waits = |ple| {
             let host = machine(2, FREE);
@@ -109,9 +109,9 @@ fn gangs_are_asked_who_may_be_favoured() {
     assert!(!improves([Gang::None, Gang::Dynamic]));
 }
 
-/// However often it is favoured, nobody gets further ahead of whom it goes before than by a slice.
+/// However often it is favoured, no vCPU gets further ahead of those that it goes before than by a slice.
 #[test]
-fn who_is_favoured_takes_no_turn_on_top() {
+fn a_favoured_vcpu_takes_no_turn_on_top() {
     let outcome = preempted_holder("dispatcher", Some(2 * US));
     let hog = &outcome.vms[1];
     let slice = DispatcherParams::default().slice;
@@ -121,10 +121,10 @@ fn who_is_favoured_takes_no_turn_on_top() {
     assert!(run * 2 > 3 * SEC, "{run} ns");
 }
 
-/// Nobody in user mode holds a kernel's lock: a sibling that computes gains nothing of others' spinning.
-/// (Under EEVDF it does, since who yields forfeits the rest of its slice.)
+/// Nobody in user mode holds a kernel's lock: a sibling that computes gains nothing of others' spinning. (Under EEVDF
+/// it does, since a vCPU that yields forfeits the rest of its slice.)
 #[test]
-fn who_computes_is_not_favoured() {
+fn a_vcpu_that_computes_is_not_favoured() {
     for scheduler in ["cfs", "dispatcher"] {
         let computes = |ple| {
             let mut app = vm("a", ticket(ple), &[HOG, LOCKER, LOCKER]);
@@ -133,7 +133,7 @@ fn who_computes_is_not_favoured() {
             outcome.vms[0].vcpus[0].run
         };
         let (without, with) = (computes(None), computes(Some(2 * US)));
-        // Whose turn it is may change: both come to about as much.
+        // Which vCPU has its turn may change: both come to about as much.
         let near = without / 5 * 4..without / 4 * 5;
         assert!(near.contains(&with), "{scheduler}: {with} of {without}");
     }
@@ -188,7 +188,7 @@ fn siblings_are_tried_in_turn_and_spinners_every_other_time() {
 /// vCPU 1 was preempted in its kernel, 2 has halted and was woken, 3 was preempted in user mode with an
 /// interrupt to take, 4 without.
 #[test]
-fn whom_a_spinner_may_wait_for_depends_on_the_kernel() {
+fn which_vcpu_a_spinner_may_wait_for_depends_on_the_kernel() {
     let candidates = |rule| {
         let params = GuestParams {
             ple_favours: rule,
@@ -235,7 +235,7 @@ fn windows_widen_until_the_vcpu_is_scheduled_anew() {
     let (fixed, widened) = (exits(1, &[]), exits(2, &[]));
     assert!(fixed > 1_000_000, "{fixed}");
     assert!(widened <= 40, "{widened}");
-    // Whoever is put back on its pCPU begins anew.
+    // A vCPU that is put back on its pCPU begins anew.
     let shared = exits(2, &[HOG, HOG]);
     assert!(shared > 10 * widened.max(1), "{shared}");
 }

@@ -17,8 +17,8 @@ fn programs_that_never_let_time_go_on_are_given_up() {
     };
     let given_up = run();
     assert!((50 * MS..51 * MS).contains(&given_up.at), "{given_up}");
-    let (who, times) = &given_up.busiest[0];
-    assert_eq!(who, "a/0 goes on with its programs");
+    let (what, times) = &given_up.busiest[0];
+    assert_eq!(what, "a/0 goes on with its programs");
     assert!(*times >= given_up.witnessed / 2, "{given_up}");
     assert_eq!(given_up, run());
 }

@@ -155,7 +155,7 @@ fn requests_from_their_issue_to_their_delivery() {
 
 /// Beside a hog, in turns of 1 ms.
 #[test]
-fn who_retains_its_context_does_so_again_after_a_preemption() {
+fn a_vcpu_that_retains_its_context_does_so_again_after_a_preemption() {
     let params = GuestParams {
         idle: IdleMode::Retention(0),
         ..free()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A cache: how many of whose lines it holds.
+//! A cache: how many lines of each owner it holds.
 //!
 //! Problem: what a descheduled vCPU finds when it runs again depends on how much others brought in
 //! meanwhile, and on what they drove out for it. Single lines are not followed, only the number
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stopped_longest_ago_loses_most() {
+    fn the_owner_that_stopped_longest_ago_loses_most() {
         let mut cache = Cache::new(1000);
         runs(&mut cache, 1, 400, 1000, true);
         runs(&mut cache, 2, 400, 11_000, true);
@@ -284,7 +284,7 @@ mod tests {
         runs(&mut cache, 2, 3200, 31_000, false);
         let found = runs(&mut cache, 1, 0, 31_000, true);
         assert!((1400..=1500).contains(&found), "{found}");
-        // Who comes back finds the room that it leaves.
+        // One that comes back finds the room that it leaves.
         let mut cache = Cache::adaptive(1600);
         runs(&mut cache, 2, 3200, 1000, false);
         runs(&mut cache, 1, 1500, 2000, true);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_sooner_keeps_more() {
+    fn an_owner_that_comes_back_sooner_keeps_more() {
         let mut lost = [0; 2];
         let mut cache = Cache::new(80_000);
         cache.enter(A, 1, 100, true);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever comes and goes, each place holds a line or is free, and who lost lines hears it.
+        /// Whatever comes and goes, each place holds a line or is free, and an owner that lost lines hears it.
         #[test]
         fn places_are_conserved(
             size in 1u64..5000,

@@ -66,7 +66,7 @@ fn what_can_have_been_spinning_is_left_out_at_the_other_extreme() {
     assert_eq!(report.vms[0].work, 70);
 }
 
-/// What a switch, a preemption and a way to another pCPU take is no work of who begins then.
+/// What a switch, a preemption and a way to another pCPU take is no work of the task that begins then.
 #[test]
 fn what_it_costs_to_begin_is_not_work() {
     let (switch, migration, preemption) = (2 * US, 5 * US, 10 * US);
@@ -240,7 +240,7 @@ fn tasks_have_the_pcpus_of_the_host_that_they_are_replayed_on() {
         let tasks = Replay::new(&recording, pcpus, Options::default()).tasks();
         assert_eq!(tasks[0].allowed.len() as u32, pcpus);
         assert_eq!(tasks[0].last_on, (pcpus > 1).then_some(PcpuId(1)));
-        // Whose pCPU is gone runs on what is there.
+        // A task whose pCPU is gone runs on what is there.
         assert_eq!(tasks[1].allowed.len(), 1);
         assert_eq!(tasks[1].allowed.contains(PcpuId(1)), pcpus > 1);
     }

@@ -23,7 +23,7 @@ fn bursts() -> impl Strategy<Value = Vec<(WakeCause, u64, u64)>> {
     prop::collection::vec((cause(), 0u64..100, 0u64..120), 0..6)
 }
 
-/// A task whose bursts follow each other; what wakes whom is anything.
+/// A task whose bursts follow each other; what wakes which is anything.
 fn task(number: u32, bursts: &[(WakeCause, u64, u64)], end: BurstEnd) -> Task {
     let mut at = 0;
     let made = bursts.iter().map(|&(wake, gap, work)| {

@@ -106,8 +106,8 @@ fn gangs_start_together() {
     assert_eq!(together, firsts);
 }
 
-/// One of three siblings always runs, having a pCPU to itself. The other two, beside a hog each, still call
-/// each other: first is who is given its turn while nobody leads.
+/// One of three siblings always runs, having a pCPU to itself. The other two, beside a hog each, still call each other:
+/// first is the one that is given its turn while none leads.
 #[test]
 fn a_sibling_that_always_runs_does_not_end_calls() {
     let together = |how| {
@@ -178,7 +178,7 @@ fn a_lone_hog_has_its_share_beside_a_gang() {
 /// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back each time
 /// that one of them waits.
 #[test]
-fn who_wakes_siblings_keeps_its_share_beside_a_gang_that_computes() {
+fn a_vcpu_that_wakes_siblings_keeps_its_share_beside_a_gang_that_computes() {
     let share = |how| {
         let asking = (0..4).map(|n: u32| {
             let hands = Does::Hands {
@@ -217,7 +217,7 @@ fn wait_of_the_woken(how: (Siblings, Gangs)) -> (Nanos, u64) {
 
 /// As in the published code: it is the waker that is spared.
 #[test]
-fn who_is_woken_by_a_sibling_waits_as_ever() {
+fn a_vcpu_woken_by_a_sibling_waits_as_ever() {
     let (spared, often) = wait_of_the_woken(demand());
     let (waits, seldom) = wait_of_the_woken(BALANCE);
     assert!(waits > MS && spared > MS, "{spared} and {waits} ns");
@@ -248,7 +248,7 @@ fn shares_of_wakers(each: u32) -> ([f64; 2], Nanos) {
 /// Being spared gives a VM no more than its share in the long run, and nobody waits for long: two such as
 /// these, of which one is asleep at a time, have 0.4 of their VM's weight each beside half of the other's.
 #[test]
-fn who_wakes_siblings_keeps_to_its_share() {
+fn a_vcpu_that_wakes_siblings_keeps_to_its_share() {
     for (each, bound) in [(1, 1.02), (2, 2.0 * 0.8 / 1.3 + 0.02)] {
         let (vms, longest) = shares_of_wakers(each);
         assert!(vms[0] < bound && vms[1] > 1.98 - bound, "{each}: {vms:?}");
@@ -313,8 +313,9 @@ fn urgent_time_never_exceeds_the_limit() {
     );
 }
 
-/// One of three pCPUs is crowded by others, and the other two have siblings: who wakes goes to one of
-/// those under load-conscious balance scheduling, and to the crowded one under balance scheduling.
+/// One of three pCPUs is crowded by others, and the other two have siblings: a vCPU that wakes goes
+/// to one of those under load-conscious balance scheduling, and to the crowded one under balance
+/// scheduling.
 #[test]
 fn light_pcpus_come_before_ones_without_siblings() {
     let stacked = |how| {

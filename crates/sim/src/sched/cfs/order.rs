@@ -59,11 +59,12 @@ struct Queue {
     weight: u64,
     /// The least vruntime, never going back.
     min_vruntime: i64,
-    /// Whom a wake-up took the pCPU from, to get it back; to whom somebody yielded; who yielded.
+    /// The task that a wake-up took the pCPU from, to get it back; the one that another yielded to; the one that
+    /// yielded.
     last: Option<TaskId>,
     next: Option<TaskId>,
     skip: Option<TaskId>,
-    /// Who is to go next, whatever the order says.
+    /// The task that is to go next, whatever the order says.
     promised: Option<TaskId>,
     /// Did the last tick find the current task's turn over?
     over: bool,

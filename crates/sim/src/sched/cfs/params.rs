@@ -31,7 +31,7 @@ pub struct CfsParams {
     /// What a look at whether another pCPU idles takes, by which wake-ups decide how far to look
     /// (`SIS_PROP`, 4.13 to 5.19); 0: they look at all that share the LLC.
     pub search_cost: Nanos,
-    /// Whose placement and balancing rules hold.
+    /// The kernels whose placement and balancing rules hold.
     pub generation: Generation,
     /// What is done about sibling vCPUs.
     pub siblings: Siblings,

@@ -95,8 +95,9 @@ fn wake_up_preemption_by_granularity() {
     assert!(wait(4 * MS) > 2 * MS, "{}", wait(4 * MS));
 }
 
-/// Who is idle for 100 ms and then has 60 ms to do, beside a hog: with the kernel's credit of 3 ms the two
-/// take turns and it needs 120 ms; with one of 100 ms it uses what it left to the other.
+/// A task that is idle for 100 ms and then has 60 ms to do, beside a hog: with the kernel's credit
+/// of 3 ms the two take turns and it needs 120 ms; with one of 100 ms it uses what it left to the
+/// other.
 #[test]
 fn a_credit_of_more_than_a_latency_is_used_later() {
     let params = host("1n1l1c1t", 1000);
@@ -122,7 +123,7 @@ fn a_credit_of_more_than_a_latency_is_used_later() {
 /// vCPU's part shrinks, but not the credit: a vCPU that wakes preempts another VM's if it is its VM's
 /// only one, and waits for a tick if it has siblings that were runnable lately. They sleep as it does.
 #[test]
-fn who_has_siblings_hardly_preempts_when_it_wakes() {
+fn a_vcpu_with_siblings_hardly_preempts_when_it_wakes() {
     let wait = |vcpus: u32| {
         let params = host("1n1l4c1t", 100);
         let mut preset = CfsParams::preset("4.x", 1).unwrap();

@@ -73,7 +73,7 @@ impl Domain {
     }
 }
 
-/// Whose state accounting changed.
+/// The vCPUs whose state accounting changed.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) parked: Vec<TaskId>,
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_use_its_credit_leaves_with_half() {
+    fn a_vcpu_that_does_not_use_its_credit_leaves_with_half() {
         let mut all = accounts(1, &[(100, 0, 1)]);
         all.hand_out();
         assert_eq!(credits(&all), [300]);

@@ -49,7 +49,7 @@ impl CreditParams {
         }
     }
 
-    /// The period of the tick that finds out who is using a pCPU (`__csched_set_tslice()`).
+    /// The period of the tick that finds out which vCPU is using a pCPU (`__csched_set_tslice()`).
     pub(super) fn tick(&self) -> Nanos {
         match self.slice < TICKS_PER_SLICE * MS {
             true => self.slice,

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_yields_lets_one_of_lower_priority_go_first() {
+    fn a_yielding_vcpu_lets_one_of_lower_priority_go_first() {
         let mut pcpu = queue(&[1, 3, 4]);
         pcpu.insert(TaskId(2), true, of);
         assert_eq!(pcpu.queue, [1, 3, 2, 4].map(TaskId));

@@ -171,8 +171,8 @@ fn accounting_is_in_step_with_nothing() {
     assert!(one[0] != 0 && two[0] != 0 && one != two, "{one:?} {two:?}");
 }
 
-/// So has each pCPU's tick. When a core becomes free, whoever shares one goes there at the next tick that finds it
-/// running.
+/// So has each pCPU's tick. When a core becomes free, a vCPU that shares one goes there at the next
+/// tick that finds it running.
 #[test]
 fn ticks_are_in_step_with_nothing() {
     let host = host("1n1l2c2t", 1000);
@@ -204,8 +204,8 @@ fn a_cap_holds_for_vcpus_that_halt() {
     assert!((sum - 0.5).abs() < 0.03, "{shares:?}");
 }
 
-/// Slices end neither with accounting nor with ticks, Credit's or the host's: turns of two hogs are of whole 30 ms.
-/// Who has credit at its end while the other one was in debt at the last accounting has another one.
+/// Slices end neither with accounting nor with ticks, Credit's or the host's: turns of two hogs are of whole 30 ms. A
+/// hog that has credit at its end while the other one was in debt at the last accounting has another one.
 #[test]
 fn slices_are_exact() {
     let params = host("1n1l1c1t", 100);

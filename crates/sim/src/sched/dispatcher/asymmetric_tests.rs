@@ -245,7 +245,7 @@ fn claims_are_void_when_the_mode_is_left() {
 /// Two vCPUs on two cores of two hardware threads, and a task of the host that may run on the first
 /// of these only: a task that it pushes beside its sibling leaves when a core idles.
 #[test]
-fn who_shares_a_core_leaves_when_another_one_idles() {
+fn a_vcpu_that_shares_a_core_leaves_when_another_one_idles() {
     let params = host("1n1l2c2t", 1000);
     let pushes = Job::new(Does::Cycles {
         work: 3 * MS,

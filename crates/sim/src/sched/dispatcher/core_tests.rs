@@ -146,7 +146,7 @@ impl Cores {
             }
             assert!(
                 !(self.gives_way && self.held(cpu) && waiting(cpu)),
-                "{cpu} held beside who waits at {}",
+                "{cpu} held beside one that waits at {}",
                 host.now()
             );
             let until = self.dispatcher.native.cpu(cpu.0).held_until;
@@ -238,7 +238,7 @@ fn beside_hogs(sleep: Nanos, hold: Nanos) -> (Vec<f64>, Vec<(Nanos, PcpuId, Task
 }
 
 #[test]
-fn a_hardware_thread_is_kept_for_who_comes_back_in_time() {
+fn a_hardware_thread_is_kept_for_a_vcpu_that_comes_back_in_time() {
     let (shares, runs, held) = beside_hogs(900 * US, 3 * MS);
     // It computes for a tenth of the time, and its hardware thread is held for the rest.
     assert!((shares[0] - 0.1).abs() < 0.01, "{shares:?}");
@@ -280,7 +280,7 @@ fn without_a_timeout_nothing_is_held() {
 }
 
 #[test]
-fn who_computes_gets_a_core_to_itself_if_there_is_nothing_else() {
+fn a_vcpu_that_computes_gets_a_core_to_itself_if_there_is_nothing_else() {
     // Both have their home on the same hardware thread.
     let jobs = vec![hog(0), hog(1)];
     let params = host("1n1l1c2t", 250);
@@ -315,7 +315,7 @@ fn retention_is_charged_as_time_on_the_pcpu() {
 }
 
 #[test]
-fn a_hold_ends_for_whoever_waits_if_it_gives_way() {
+fn a_hold_ends_for_a_vcpu_that_waits_if_it_gives_way() {
     // Two on the I/O-bound hardware thread, one held for all the time, and the other thread is taken.
     let waits = |gives_way| {
         let mut cores = Cores::new("1n1l1c2t", 2, 5 * MS);
@@ -370,9 +370,8 @@ fn holds_are_counted_by_how_they_end() {
     );
 }
 
-/// A vCPU that computes and waits at random.
-/// For which part of the time two of different kinds share the core, as `runs` tells who took its hardware threads:
-/// of four tasks the first two are of one kind.
+/// For which part of the time two of different kinds share the core, as `runs` tells which tasks
+/// took its hardware threads: of four tasks the first two are of one kind.
 fn opposites(runs: &[(Nanos, PcpuId, TaskId)]) -> f64 {
     let mut there = [None; 2];
     let (mut since, mut opposite) = (0, 0);
@@ -387,7 +386,7 @@ fn opposites(runs: &[(Nanos, PcpuId, TaskId)]) -> f64 {
 }
 
 #[test]
-fn who_gets_along_goes_first_but_nobody_waits_for_ever_for_it() {
+fn a_vcpu_that_gets_along_goes_first_but_none_waits_for_ever_for_it() {
     // Two that are at work all the time and two that miss, all CPU-bound on one core: the other hardware thread
     // borrows.
     let demand = |alone, wait, miss| Demand { alone, wait, miss };
@@ -410,7 +409,7 @@ fn who_gets_along_goes_first_but_nobody_waits_for_ever_for_it() {
 }
 
 #[test]
-fn whoever_a_hold_gave_way_to_the_vcpu_pays_for_no_more_than_it_had() {
+fn whatever_a_hold_gave_way_to_the_vcpu_pays_for_no_more_than_it_had() {
     // Three on the I/O-bound hardware thread, each halted for longer than the others compute: one hold after the
     // other begins and gives way before whose it was is back.
     let mut cores = Cores::new("1n1l1c2t", 3, 5 * MS);

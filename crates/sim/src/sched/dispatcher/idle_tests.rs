@@ -10,7 +10,7 @@ use corun_model::{DispatcherParams, Gang, Placement, Skew};
 /// A hog that may run on pCPU 0 only comes to one that runs there and could run anywhere. Nothing ever
 /// wakes up: pCPUs that idle look nowhere by themselves.
 #[test]
-fn who_is_pushed_aside_by_one_that_is_bound_goes_where_it_is_idle() {
+fn a_vcpu_pushed_aside_by_one_that_is_bound_goes_where_it_is_idle() {
     let params = host("1n1l4c1t", 250);
     let modes = [
         (Placement::Free, Gang::None),

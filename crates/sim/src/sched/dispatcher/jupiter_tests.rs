@@ -44,8 +44,8 @@ fn any_guest(vcpus: usize) -> impl Strategy<Value = Guest> {
     (50u32..800, vcpus).prop_map(|(weight, vcpus)| Guest { weight, vcpus })
 }
 
-/// A host of 1 to 8 pCPUs with 2 to 5 VMs that have a vCPU for each: with fewer, what a VM may have is up to
-/// who is on the same pCPUs.
+/// A host of 1 to 8 pCPUs with 2 to 5 VMs that have a vCPU for each: with fewer, what a VM may have is up to which
+/// others are on the same pCPUs.
 fn any_host() -> impl Strategy<Value = (u32, Vec<Guest>)> {
     (1u32..=8).prop_flat_map(|pcpus| {
         let guests = prop::collection::vec(any_guest(pcpus as usize), 2..=5);
@@ -224,9 +224,9 @@ fn taken_in_turns(pcpus: u32, guests: &[Guest], but: usize, length: Nanos) -> Na
         .sum()
 }
 
-/// The most by which a VM lacks, in any window of two seconds after the first two under Jupiter, what its weight
-/// gives it, others do not take in turns, it does not give itself, and its vCPUs wanted; share of what it is due, and
-/// who.
+/// The most by which a VM lacks, in any window of two seconds after the first two under Jupiter, what its weight gives
+/// it, others do not take in turns, it does not give itself, and its vCPUs wanted; share of what it is due, and which
+/// VM it is.
 fn worst(pcpus: u32, guests: &[Guest], seed: u64) -> (f64, String) {
     let given = Given::default();
     let policy = Booked {
@@ -249,8 +249,8 @@ fn worst(pcpus: u32, guests: &[Guest], seed: u64) -> (f64, String) {
             let due = left.saturating_sub(waived);
             let lacks = due.saturating_sub(run) as f64 / share as f64;
             if lacks > worst.0 {
-                let who = format!("VM {vm} from {from}: {run} of {due} of {share}");
-                worst = (lacks, who);
+                let vm_and_time = format!("VM {vm} from {from}: {run} of {due} of {share}");
+                worst = (lacks, vm_and_time);
             }
         }
     }
@@ -297,7 +297,7 @@ impl Policy for Off {
     }
 }
 
-/// Who began to run where and when, of VMs that begin when Jupiter is off.
+/// Which vCPU began to run where and when, of VMs that begin when Jupiter is off.
 fn switches(
     pcpus: u32,
     guests: &[Guest],
@@ -318,8 +318,8 @@ proptest! {
     /// did not want, what it lends or repays, and what others take in turns.
     #[test]
     fn every_vm_has_its_share_in_every_window((pcpus, guests) in any_host(), seed: u64) {
-        let (lacks, who) = worst(pcpus, &guests, seed);
-        prop_assert!(lacks <= 0.1, "{lacks}: {who}");
+        let (lacks, vm_and_time) = worst(pcpus, &guests, seed);
+        prop_assert!(lacks <= 0.1, "{lacks}: {vm_and_time}");
     }
 
     /// Off, it still predicts, and the dispatcher does what it does under balance: the same vCPU on the same

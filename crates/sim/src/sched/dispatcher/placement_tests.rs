@@ -52,7 +52,7 @@ fn goes_to(weights: [u32; 3]) -> u32 {
 }
 
 #[test]
-fn who_wakes_stays_unless_it_finds_less_load_with_it_than_it_leaves() {
+fn a_waking_vcpu_stays_unless_it_finds_less_load_with_it_than_it_leaves() {
     // Its last pCPU has more load than the other one, but not by what it weighs itself.
     assert_eq!(goes_to([110, 100, 50]), 0);
     assert_eq!(goes_to([140, 100, 50]), 0);
@@ -63,7 +63,7 @@ fn who_wakes_stays_unless_it_finds_less_load_with_it_than_it_leaves() {
 }
 
 #[test]
-fn who_has_not_run_yet_goes_where_the_load_is_least() {
+fn a_vcpu_that_has_not_run_yet_goes_where_the_load_is_least() {
     let first_runs_on = |weights: [u32; 3]| {
         let mut jobs = loads(weights);
         jobs[2].does = Does::Hog { from: 40 * MS };
@@ -115,7 +115,7 @@ fn parts(running: &[(u32, u32)], pcpus: u32) -> Vec<u32> {
 }
 
 #[test]
-fn who_computes_has_a_core_for_itself_as_long_as_there_are_some() {
+fn a_vcpu_that_computes_has_a_core_for_itself_as_long_as_there_are_some() {
     let hogs = vec![Job::hog(); 4];
     let mut cores = parts(&running("1n1l4c2t", &hogs, 50 * MS), 2);
     cores.sort_unstable();
@@ -133,7 +133,7 @@ fn who_computes_has_a_core_for_itself_as_long_as_there_are_some() {
 /// Two hogs have a core of two hardware threads while others have the other one. When that is free, one of
 /// the two leaves for it.
 #[test]
-fn who_shares_a_core_leaves_for_one_that_idles() {
+fn a_vcpu_that_shares_a_core_leaves_for_one_that_idles() {
     let once = |pcpu| Job::new(Does::Once { work: 30 * MS }).on(pcpu);
     let jobs = vec![once("0"), once("1"), Job::hog(), Job::hog()];
     let cores = |at| parts(&running("1n1l2c2t", &jobs, at)[2..], 2);

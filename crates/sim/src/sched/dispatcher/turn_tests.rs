@@ -133,7 +133,7 @@ fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
 /// A task that is owed little runs once a second all the same, but so briefly that weights hold,
 /// however long slices are and however many such there are.
 #[test]
-fn who_starves_has_a_short_turn() {
+fn a_starving_vcpu_has_a_short_turn() {
     for slice in [3 * MS, 90 * MS] {
         let params = DispatcherParams {
             slice,
@@ -158,7 +158,7 @@ fn who_starves_has_a_short_turn() {
 /// A task that waits for more than a second because slices are as long, and is next by fair order,
 /// has its slice, perhaps after a short turn.
 #[test]
-fn who_waits_for_long_slices_has_one() {
+fn a_vcpu_that_waits_for_long_slices_has_one() {
     let params = DispatcherParams {
         slice: SEC,
         ..DispatcherParams::default()

@@ -28,7 +28,7 @@ fn simulated(jobs: Vec<Job>, cores: &str) -> (Outcome, Vec<(Nanos, PcpuId, TaskI
 
 /// Two vCPUs that wait for each other, each beside one that computes.
 #[test]
-fn who_computes_beside_spinners_is_not_interrupted_all_the_time() {
+fn a_vcpu_that_computes_beside_spinners_is_not_interrupted_all_the_time() {
     let jobs = vec![spins(0, 0, 0), spins(0, 1, 1), hog(1, 0, 0), hog(1, 1, 1)];
     let (outcome, runs) = simulated(jobs, "1n1l2c1t");
     let switches = runs.len() as u64 / 3;
@@ -41,7 +41,7 @@ fn who_computes_beside_spinners_is_not_interrupted_all_the_time() {
 /// Of two vCPUs on one pCPU, the one that spins lets the other go first, at once; but both have
 /// their share.
 #[test]
-fn who_spins_lets_a_sibling_on_its_pcpu_go_first() {
+fn a_spinning_vcpu_lets_a_sibling_on_its_pcpu_go_first() {
     let (outcome, runs) = simulated(vec![spins(0, 0, 0), hog(0, 1, 0)], "1n1l1c1t");
     let first = |task| runs.iter().find(|run| run.2 == TaskId(task)).unwrap().0;
     let waited = first(1).saturating_sub(first(0));

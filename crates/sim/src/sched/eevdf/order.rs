@@ -2,12 +2,12 @@
 //! EEVDF's runqueue: of the eligible tasks, the one whose virtual deadline is nearest.
 //!
 //! A task is due one slice after the other; each is due by a deadline of one slice in its virtual
-//! time. Who got more than its share waits until it is eligible again, see [`queue`](super::queue).
-//! The current task is protected from woken ones for a slice while it is eligible
-//! (`RUN_TO_PARITY`), unless they have a shorter slice (`PREEMPT_SHORT`). Until 6.16 such a wake-up
-//! ends the protection for good where the woken task is eligible and due sooner, or the current one
-//! is not eligible any more; since then it has to be picked, or shortens the protection only.
-//! Slices are the base slice or what a task asked for, 0.1 to 100 ms.
+//! time. A task that got more than its share waits until it is eligible again, see
+//! [`queue`](super::queue). The current task is protected from woken ones for a slice while it is
+//! eligible (`RUN_TO_PARITY`), unless they have a shorter slice (`PREEMPT_SHORT`). Until 6.16 such
+//! a wake-up ends the protection for good where the woken task is eligible and due sooner, or the
+//! current one is not eligible any more; since then it has to be picked, or shortens the protection
+//! only. Slices are the base slice or what a task asked for, 0.1 to 100 ms.
 //!
 //! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
@@ -15,11 +15,13 @@
 //! timed; what others see of them: `fair::ghosts`. A wake-up preempts only if the woken task would be
 //! picked: until 7.0 a ghost that is due before it is in the way.
 //!
-//! The `next` buddy is whom somebody yields to. With `PICK_BUDDY` it goes next if it is eligible;
-//! without, nobody looks at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by
-//! default but in 6.19's first releases.
+//! The `next` buddy is the task that another yields to. With `PICK_BUDDY` it goes next if it is eligible; without,
+//! nobody looks at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by default but in 6.19's first
+//! releases.
 
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use super::params::EevdfParams;
 use super::queue::{Entity, Sums};
@@ -37,7 +39,7 @@ struct Queue {
     /// The members and ghosts but the current task, by deadline.
     tree: Root,
     current: Option<TaskId>,
-    /// Whom somebody yielded to.
+    /// The task that another yielded to.
     next: Option<TaskId>,
     /// Members, and ghosts.
     nr: u64,
@@ -156,7 +158,7 @@ impl EevdfOrder {
         }
     }
 
-    /// Whom somebody yielded to, if it may go now.
+    /// The task that another yielded to, if it may go now.
     fn favourite(&self, cpu: PcpuId) -> Option<TaskId> {
         let next = self.queues[cpu.index()]
             .next
@@ -258,7 +260,7 @@ impl Order for EevdfOrder {
         queue.nr -= 1;
         queue.next = queue.next.filter(|&next| next != task);
         let owes = why == Leave::Sleeps && self.params.delay_dequeue && !self.eligible(cpu, task);
-        // Who owes is not alone: somebody else is there, though all of them may be ghosts.
+        // A task that owes is not alone: another is there, though all of them may be ghosts.
         if owes {
             self.ghosts[task.index()] = Some(cpu);
             let lag = self.lag(cpu, task);

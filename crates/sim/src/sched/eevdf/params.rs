@@ -32,9 +32,9 @@ pub struct EevdfParams {
     /// 6e3c0a4e1ad1)? Before, two slices of the task's own, but at least a tick, were the bound; in
     /// lines 714 to 737 of 6.12.117's `fair.c` they are.
     pub longest_bounds_lag: bool,
-    /// Does a wake-up take off ghosts that are due before it asks who is next (7.1; ac8e69e69363), and
-    /// does a ghost's debt not grow (`update_entity_lag()`, 7.1)? Then balancing tells ghosts from ready tasks,
-    /// too, and leaves who owes at its first attempt: so in 7.2.13, not in 6.12 (`fair::ghosts`). And then what
+    /// Does a wake-up take off ghosts that are due before it asks which task is next (7.1; ac8e69e69363), and does a
+    /// ghost's debt not grow (`update_entity_lag()`, 7.1)? Then balancing tells ghosts from ready tasks, too, and
+    /// leaves a task that owes at its first attempt: so in 7.2.13, not in 6.12 (`fair::ghosts`). And then what
     /// balancing brings to an idle pCPU ends its idling (`fair::idle`).
     pub settles_ghosts: bool,
     /// Does a task that is moved while it is ready keep the rest of its slice (`PLACE_REL_DEADLINE`, 6.12;
@@ -50,11 +50,11 @@ pub struct EevdfParams {
     /// (`__set_next_task_fair()`, in line 9037).
     pub slice_at_switch: bool,
     /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one? So since
-    /// 7.1: `schedule()` no longer begins with `hrtick_clear()`, `hrtick_schedule_exit()` cancels the
-    /// timer on an idle runqueue only, and a single task does not set it anew. Who sleeps and owes counts
-    /// as one more task as long as it stays queued (`hrtick_start_fair()` looks at `h_nr_queued`). With
-    /// lazy preemption it decides when a wake-up from another pCPU is noticed: at once if the timer has
-    /// to be set, which takes an interrupt, and when it fires if it runs already.
+    /// 7.1: `schedule()` no longer begins with `hrtick_clear()`, `hrtick_schedule_exit()` cancels the timer on an idle
+    /// runqueue only, and a single task does not set it anew. A task that sleeps and owes counts as one more task as
+    /// long as it stays queued (`hrtick_start_fair()` looks at `h_nr_queued`). With lazy preemption it decides when a
+    /// wake-up from another pCPU is noticed: at once if the timer has to be set, which takes an interrupt, and when it
+    /// fires if it runs already.
     pub timer_stays: bool,
     /// Does the task that somebody yields to go next, if it is eligible (`PICK_BUDDY`)?
     pub pick_buddy: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose lag is what: the weighted average of the virtual runtimes on one runqueue.
+//! What lag each task has: the weighted average of the virtual runtimes on one runqueue.
 //!
 //! A task is *eligible* if it has not got more than its share: if its virtual runtime is not beyond
 //! the average, weighted by the tasks' weights. Linux keeps that sum relative to a moving zero to

@@ -312,8 +312,9 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Who balances on behalf of the group of `cpu`: its first idle pCPU, else its first. Since 6.6 a pCPU
-    /// of an idle core before others, but among the threads of a core (`should_we_balance()`).
+    /// The pCPU that balances on behalf of the group of `cpu`: its first idle pCPU, else its first.
+    /// Since 6.6 a pCPU of an idle core before others, but among the threads of a core
+    /// (`should_we_balance()`).
     fn balances_for(&self, cpu: PcpuId, level: &Level) -> PcpuId {
         let group = level.group_of(cpu);
         let idle_core = match self.tuning.spreads_if_idle && level.kind != Kind::Smt {

@@ -12,8 +12,8 @@
 //!
 //! - *First* is a vCPU that is given a pCPU in fair order, which it had not, while none of its VM leads. It
 //!   leads until its turn is over, or its slice if nobody takes the pCPU from it then. Siblings may run
-//!   already: Algorithm 3 calls those that do not. Who is called is not first, so a call makes no further
-//!   calls.
+//!   already: Algorithm 3 calls those that do not. A vCPU that is called is not first, so a call makes no
+//!   further calls.
 //! - A call holds until the sibling is given the pCPU, blocks or is moved, or as long as the leader leads.
 //!   It is answered once: how long the sibling then runs is for CFS to say.
 //! - Where two gangs are called to one pCPU, the lower virtual runtime goes first and the other call
@@ -23,8 +23,8 @@
 //!   preserve fairness among VMs". So a call waits while the sibling is further ahead of somebody there than by 32
 //!   slices, as under corun's dispatcher (assumed: shares are kept in the long run). Beside one that woke and has
 //!   not had a slice since, it waits while the sibling is ahead by the granularity within which
-//!   `pick_next_entity()` lets others say who should be next "if it's not unfair" (`wakeup_preempt_entity()`): what a
-//!   sleeper is owed is bounded, so that it would lose for good what it waits for calls. Without that, a VM that computes
+//!   `pick_next_entity()` lets others say which should be next "if it's not unfair"
+//!   (`wakeup_preempt_entity()`): what a sleeper is owed is bounded, so that it would lose for good what it waits for calls. Without that, a VM that computes
 //!   takes all its pCPUs back from one whose vCPUs wake each other as soon as one of those blocks.
 
 use super::gang::State;
@@ -35,7 +35,7 @@ use corun_model::{Nanos, PcpuId, TaskId};
 /// A VM whose siblings were called.
 #[derive(Debug, Default)]
 struct Gang {
-    /// Who called, as long as its turn lasts, and until when at most.
+    /// The vCPU that called, as long as its turn lasts, and until when at most.
     leader: Option<TaskId>,
     until: Nanos,
     /// The pCPUs called.
@@ -86,7 +86,7 @@ impl Calls {
         })
     }
 
-    /// Who is called to `cpu`, if that is fair; of several the one that had least.
+    /// The vCPU that is called to `cpu`, if that is fair; of several the one that had least.
     pub(super) fn first(
         &self,
         cpu: PcpuId,

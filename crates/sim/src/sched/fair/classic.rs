@@ -149,7 +149,7 @@ impl<O: Order> Fair<O> {
         let domain = level.domain(cpu);
         let others = self.crowds.waited_for().iter();
         let others = others.filter(|other| *other != cpu && domain.contains(&other.0));
-        // Those who wait may all be of a higher class.
+        // Those that wait may all be of a higher class.
         let others = others.filter(|other| self.books.weight(*other) > 0);
         // Of equals the first one behind the own, as in `Level::groups`.
         let behind = |other: PcpuId| (other.0 + level.span - cpu.0) % level.span;

@@ -60,7 +60,7 @@ impl Crowds {
         }
     }
 
-    /// pCPUs that are as good as idle for who wakes up (`available_idle_cpu()`, `sched_idle_cpu()`).
+    /// pCPUs that are as good as idle for a task that wakes up (`available_idle_cpu()`, `sched_idle_cpu()`).
     pub(crate) fn free(&self) -> &PcpuSet {
         self.calm.as_ref().unwrap_or(&self.idle)
     }
@@ -88,7 +88,7 @@ impl Crowds {
         &self.waited_for
     }
 
-    /// Is there anybody in the domain of `cpu` at `level` who waits for a pCPU that another one has?
+    /// Is there a task in the domain of `cpu` at `level` that waits for a pCPU that another one has?
     pub(crate) fn somebody_waits(&self, cpu: PcpuId, level: usize, domains: &Domains) -> bool {
         let span = domains.level(level).map_or(1, |level| level.span);
         let counts = self.crowded.get(level);

@@ -5,8 +5,8 @@
 //! That kernel does look for an idle pCPU near the one that the wake-up happens on, but only as a
 //! better place to *pull* the task to. Whether it is pulled at all is decided by load alone, the
 //! waker's pCPU against the one where the task ran last; if it is not, the task stays where it was,
-//! behind whoever runs there, however many pCPUs idle. A timer's wake-up happens where the task was
-//! and so does not move it. Later kernels take the idle pCPU that they found.
+//! behind the one that runs there, however many pCPUs idle. A timer's wake-up happens where the
+//! task was and so does not move it. Later kernels take the idle pCPU that they found.
 
 use super::domains::{Kind, Level};
 use super::{Fair, Order};
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timers_wake_up_stays_behind_who_runs_there() {
+    fn a_timers_wake_up_stays_behind_the_task_that_runs_there() {
         assert_eq!(goes([1, 0, 0, 0], 0, 0, "0-3"), 0);
         assert_eq!(goes([2, 0, 0, 0], 0, 0, "0-3"), 0);
         // Eight times its weight are too much to be left alone with.
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(goes([0, 0, 1, 0], 1, 2, "1-3"), 1);
         // An idle last pCPU in the same cache domain is better still.
         assert_eq!(goes([0, 0, 1, 1], 0, 1, "0-3"), 1);
-        // Who may not run on the waker's pCPU is not pulled at all.
+        // A task that may not run on the waker's pCPU is not pulled at all.
         assert_eq!(goes([0, 0, 1, 0], 1, 2, "0,2-3"), 2);
     }
 }

@@ -11,8 +11,8 @@
 //! - [`urgent`](super::urgent): demand-based co-scheduling. A vCPU that a sibling waits for goes
 //!   first, for a short time, and one that wakes a sibling is not preempted for as long.
 //!
-//! Both only choose who is next: time is charged as ever, so that who got some out of turn has less
-//! later. This is where the fair class asks them.
+//! Both only choose which task is next: time is charged as ever, so that one that got some out of turn has less later.
+//! This is where the fair class asks them.
 
 use super::calls::Calls;
 use super::urgent::Urgency;
@@ -120,7 +120,7 @@ impl State {
 }
 
 impl<O: Order> Fair<O> {
-    /// Whose turn it is on `cpu`: in fair order, or before that.
+    /// The task that has its turn on `cpu`: in fair order, or before that.
     pub(super) fn whose_turn(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let current = self.books.rq(cpu).current;
         match &mut self.gangs {

@@ -13,7 +13,7 @@
 //!   where somebody could be moved, it counts in 6.12 (`h_nr_queued`), not in 7.2 (`h_nr_runnable`).
 //! - Balancing moves it as it moves ready tasks, in 7.2 only where it is load that is to be moved
 //!   (`can_migrate_task()`). It wakes up where it has been moved to.
-//! - In 7.2 who owes, ghost or not, is not moved at the first attempt (`task_is_ineligible_on_dst_cpu()`).
+//! - In 7.2 a task that owes, ghost or not, is not moved at the first attempt (`task_is_ineligible_on_dst_cpu()`).
 
 use super::moving::Amount;
 use super::state::Runqueue;
@@ -104,7 +104,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Whom balancing takes for one who could be moved from there.
+    /// How many balancing takes for tasks that could be moved from there.
     pub(super) fn movable(&self, rq: &Runqueue) -> u32 {
         match self.tuning.sees_ghosts_asleep {
             true => rq.all(),
@@ -200,8 +200,8 @@ mod tests {
         );
     }
 
-    /// Two tasks of one pCPU; the one that runs owes when it falls asleep. Its ghost is moved to the other
-    /// pCPU, which idles: that one picks, lets it go, and is idle for whoever looks.
+    /// Two tasks of one pCPU; the one that runs owes when it falls asleep. Its ghost is moved to the other pCPU, which
+    /// idles: that one picks, lets it go, and is idle for any pCPU that looks.
     #[test]
     fn a_pcpu_does_not_seem_busy_for_a_ghost() {
         let (mut sched, to) = (eevdf("6.12"), PcpuId(1));
@@ -225,7 +225,7 @@ mod tests {
         assert!(sched.crowds.idle().contains(to));
     }
 
-    /// A hog runs on one of two pCPUs; beside it is the ghost of who was first there and ran for 1 ms.
+    /// A hog runs on one of two pCPUs; beside it is the ghost of a task that was first there and ran for 1 ms.
     fn hog_and_ghost(name: &str) -> (Fair<impl Order>, Host) {
         let (mut sched, mut host) = (eevdf(name), Host::new(host("1n1l2c1t", 250), None));
         let jobs = [Job::hog().on("0"), Job::hog().on("0")];
@@ -268,9 +268,9 @@ mod tests {
         }
     }
 
-    /// `yield_task_fair()` does nothing for who is alone, ghosts included (`rq->nr_running`).
+    /// `yield_task_fair()` does nothing for a task that is alone, ghosts included (`rq->nr_running`).
     #[test]
-    fn who_yields_is_not_alone_with_a_ghost() {
+    fn a_yielding_task_is_not_alone_with_a_ghost() {
         for name in ["6.12", "7.x"] {
             let (mut sched, mut host) = hog_and_ghost(name);
             host.advance(2 * MS);

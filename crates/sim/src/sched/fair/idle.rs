@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A pCPU that idles: what it pulls as it begins to, how long it idles as a rule, and who balances
-//! for it later, since it has no ticks.
+//! A pCPU that idles: what it pulls as it begins to, how long it idles as a rule, and which pCPU balances for it later,
+//! since it has no ticks.
 //!
 //! - *Beginning to idle* (`idle_balance()`, `newidle_balance()`): it pulls something, domain by domain up
 //!   to other nodes (`SD_BALANCE_NEWIDLE` is set at all levels: `SD_*_INIT` since 2.6.32, `sd_init()`), if
@@ -427,7 +427,7 @@ mod tests {
         }
     }
 
-    /// A heavy task leaves pCPU 0, beside which four hogs share a pCPU. Who runs there soon after?
+    /// A heavy task leaves pCPU 0, beside which four hogs share a pCPU. Which task runs there soon after?
     #[test]
     fn a_pcpu_about_to_idle_takes_its_half_until_5_4() {
         let taken = |preset| {

@@ -3,7 +3,7 @@
 //!
 //! Linux has one fair class (`kernel/sched/fair.c`), of which EEVDF replaced the order of each
 //! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
-//! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`], [`search`]) and moves tasks
+//! ([`queueing`], [`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`], [`search`]) and moves tasks
 //! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
 //! out from where, [`moving`] to do it, [`ghosts`] for sleepers that still count) along the scheduling
 //! domains of the host ([`domains`]); an [`Order`] says whose turn it is, unless a VM's vCPUs are to run
@@ -30,6 +30,7 @@ mod moving;
 mod nesting_tests;
 mod order;
 mod placement;
+mod queueing;
 mod ranks;
 mod search;
 mod siblings;
@@ -75,7 +76,7 @@ pub(crate) struct Fair<O> {
     domains: Domains,
     crowds: Crowds,
     groups: Groups,
-    /// Who gives way to whom, if any group is idle.
+    /// Which groups give way to which, if any group is idle.
     ranks: Option<Box<Ranks>>,
     /// What limits cgroups, if anything does.
     quotas: Option<Box<Quotas>>,
@@ -92,7 +93,7 @@ pub(crate) struct Fair<O> {
     idle_balance: Nanos,
     /// Which idle pCPU keeps its ticks.
     idle_owner: Option<PcpuId>,
-    /// Did somebody wait for a pCPU when the whole host was balanced last, or has anybody begun to since
+    /// Did a task wait for a pCPU when the whole host was balanced last, or has one begun to since
     /// (`rd->overload`)?
     overloaded: bool,
     /// Has a higher class used any pCPU?
@@ -172,138 +173,6 @@ impl<O: Order> Fair<O> {
         let known = self.tuning.generation != Generation::Linux2_6_33;
         if known && rq.stop_timer == EventId::NONE {
             rq.charged = host.now() + host.params().costs.exit;
-        }
-    }
-
-    /// Does the VM of `task` have a cgroup of its own?
-    fn is_grouped(&self, task: TaskId) -> bool {
-        let group = |vm| self.groups.get(vm).is_some_and(Group::is_group);
-        self.books.task(task).vm.is_some_and(group)
-    }
-
-    /// A task that is on a runqueue learns what it counts in its VM at present.
-    fn refresh_weight(&mut self, task: TaskId, now: Nanos) {
-        self.books.age_task(task, now);
-        let member = self.books.task(task);
-        let (vm, own, queued) = (member.vm, member.own, member.queued.value);
-        let decay = self.books.decay();
-        let Some(part) = vm.and_then(|vm| self.groups.part(vm, own, queued, now, decay)) else {
-            return;
-        };
-        let (old, new, on) = (member.weight, part, member.on);
-        if old == new {
-            return;
-        }
-        self.order.reweigh(task, on, new);
-        let Some(cpu) = on else {
-            self.books.task_mut(task).weight = new;
-            return;
-        };
-        self.books.age_rq(cpu, now);
-        let before = self.books.task(task).load();
-        self.books.task_mut(task).weight = new;
-        let after = self.books.task(task).load();
-        let total = &mut self.books.weights[cpu.index()];
-        *total = *total - old + new;
-        let rq = self.books.rq_mut(cpu);
-        rq.load.value = rq.load.value.saturating_sub(before) + after;
-    }
-
-    /// Enters `task` in the runqueue of `cpu`, if no quota forbids. Both pCPU and task are up to date.
-    fn attach(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
-        if !self.stays_out(host, task, cpu, why) {
-            self.join_queue(host, task, cpu, why);
-        }
-    }
-
-    fn join_queue(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
-        self.order.join(cpu, task, why);
-        self.books.link(task, cpu);
-        let member = self.books.task_mut(task);
-        (member.on, member.last) = (Some(cpu), Some(cpu));
-        self.books.weights[cpu.index()] += self.books.task(task).weight;
-        let rq = self.books.rq_mut(cpu);
-        rq.nr += 1;
-        let own = rq.nr;
-        self.crowd(cpu, true);
-        self.crowds.claim(cpu, own);
-        self.count_idle(task, cpu, true);
-        host.queue_on(task, cpu);
-        self.keep_apart(task);
-    }
-
-    /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
-    fn detach(&mut self, task: TaskId, cpu: PcpuId, why: Leave, now: Nanos) {
-        self.leave_queue(task, cpu, why);
-        self.leave_quotas(task, cpu, now);
-    }
-
-    fn leave_queue(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
-        self.order.leave(cpu, task, why);
-        self.gangs.leaves(task, cpu, why);
-        self.books.unlink(task, cpu);
-        let member = self.books.task_mut(task);
-        member.on = None;
-        self.books.weights[cpu.index()] -= self.books.task(task).weight;
-        let rq = self.books.rq_mut(cpu);
-        rq.nr -= 1;
-        if rq.current == Some(task) {
-            rq.current = None;
-        }
-        let own = rq.nr;
-        self.crowd(cpu, false);
-        self.crowds.claim(cpu, own);
-        self.count_idle(task, cpu, false);
-    }
-
-    /// The runqueue of `cpu` has one task or ghost more now, or one less.
-    fn crowd(&mut self, cpu: PcpuId, more: bool) {
-        let new = self.books.rq(cpu).queued();
-        let old = if more { new - 1 } else { new + 1 };
-        self.overloaded |= more && new >= 2;
-        self.crowds.change(cpu, old, new, &self.domains);
-    }
-
-    /// A vCPU becomes active in its VM, or stops being so.
-    fn count_in_group(&mut self, task: TaskId, joins: bool, now: Nanos) {
-        let (vm, own) = (self.books.task(task).vm, self.books.task(task).own);
-        let decay = self.books.decay();
-        self.groups.count(vm, own, joins, now, decay);
-    }
-
-    /// Moves the load of a waking task to where it wakes up.
-    fn bring_load(&mut self, task: TaskId, cpu: PcpuId, new: bool, now: Nanos) {
-        if new {
-            let util = self.books.rq(cpu).util.value;
-            let member = self.books.task_mut(task);
-            member.queued = Average::starting_at(FULL, now);
-            member.runnable = member.queued;
-            member.util = Average::starting_at((FULL - util.min(FULL)) / 2, now);
-            let (own, vm) = (member.own, member.vm);
-            self.groups.begin(vm, own);
-        }
-        let member = self.books.task(task);
-        let (mut part, last) = (member.part(), member.last);
-        if new {
-            // `post_init_entity_util_avg()`.
-            part.runnable = part.util;
-        }
-        let moves = new || last != Some(cpu);
-        let sleeper_counted = self.tuning.counts_sleepers();
-        if let Some(last) = last.filter(|_| moves) {
-            self.books.age_rq(last, now);
-            let rq = self.books.rq_mut(last);
-            rq.lose(&part);
-            if sleeper_counted {
-                rq.load.value = rq.load.value.saturating_sub(part.load);
-            }
-        }
-        let rq = self.books.rq_mut(cpu);
-        if moves {
-            rq.gain(&part);
-        }
-        if moves || !sleeper_counted {
-            rq.load.value += part.load;
         }
     }
 

@@ -58,7 +58,7 @@ fn each_level_divides_what_the_one_around_it_has() {
     }
 }
 
-/// Who does not want to run leaves its part to those in its slice, not to others.
+/// A VM that does not want to run leaves its part to those in its slice, not to others.
 #[test]
 fn what_a_sibling_leaves_stays_in_the_slice() {
     for name in KERNELS {

@@ -49,7 +49,7 @@ pub(crate) trait Order {
     /// `task` leaves the runqueue of `cpu`, whose current task it may be.
     fn leave(&mut self, cpu: PcpuId, task: TaskId, why: Leave);
 
-    /// Whose turn it is on `cpu`.
+    /// The task that has its turn on `cpu`.
     fn pick(&mut self, cpu: PcpuId) -> Option<TaskId>;
 
     /// `task` is the current task of `cpu` from now on; called for an unchanged one, too.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Idle groups (`cpu.idle`): who gives way to whom at a wake-up, whatever the order says.
+//! Idle groups (`cpu.idle`): which task gives way to which at a wake-up, whatever the order says.
 //!
 //! Linux compares the entities where the paths of two tasks part (`find_matching_se()`). If that of the current
 //! one is an idle group, and that of the woken one is not, the pCPU is to schedule, and a slice protects nobody;
@@ -111,7 +111,7 @@ mod tests {
 
     /// VM 0 is idle in a slice, VM 1 beside it; VM 2 in an idle slice, VM 3 is of the root.
     #[test]
-    fn who_gives_way_to_whom() {
+    fn which_task_gives_way_to_which() {
         let group = |idle, within| Cgroup {
             weight: 100,
             idle,

@@ -76,7 +76,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Until 5.12 who wakes somebody on `here` that it might have pulled remembers where it was then.
+    /// Until 5.12 a waker on `here` that might have pulled the task remembers where that was then.
     pub(super) fn remember_waking(&mut self, here: PcpuId) {
         if matches!(self.tuning.search, Search::Worthwhile(_))
             && let Some(waker) = self.books.rq(here).current
@@ -337,7 +337,7 @@ mod tests {
 
     /// Sleepers beside hogs on most of the pCPUs: those of a kernel that does not look wait.
     #[test]
-    fn who_does_not_look_waits() {
+    fn a_task_that_does_not_look_waits() {
         let served = |search| {
             let params = host("1n1l12c1t", 250);
             let mut cfs = fair(CfsParams::preset("4.x", 12).unwrap(), &params);

@@ -57,8 +57,8 @@ impl<O: Order> Fair<O> {
         self.siblings[vm].push(task);
     }
 
-    /// The pCPU with the fewest vCPUs, and without a sibling if there is one; of several one on the core
-    /// with the fewest, as whoever pins vCPUs by hand takes cores before hardware threads.
+    /// The pCPU with the fewest vCPUs, and without a sibling if there is one; of several one on the core with the
+    /// fewest, as an administrator who pins vCPUs by hand takes cores before hardware threads.
     fn home_for(&self, vm: usize, allowed: &PcpuSet, pcpus: u32) -> Option<PcpuId> {
         let at = |cpu| (self.homes.iter()).filter(move |(_, home)| *home == Some(cpu));
         let crowd = |cpu: PcpuId| {

@@ -33,7 +33,7 @@ pub(crate) struct Member {
     after: Option<TaskId>,
     /// A pCPU it used before, where it may find its way back to (`recent_used_cpu`).
     pub(crate) recent: Option<PcpuId>,
-    /// Whom it woke last and how often that changed, for `wake_wide()`.
+    /// The task that it woke last, and how often that changed, for `wake_wide()`.
     pub(crate) wakee: Option<TaskId>,
     pub(crate) flips: u32,
     pub(crate) flips_since: Nanos,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Throttling: tasks of a cgroup that has used its quota up leave their runqueues, and come back.
 //!
-//! Linux takes the cgroup's entity off the runqueue of a pCPU (`throttle_cfs_rq()`), and with it all tasks
-//! that are queued there within; they stay where they are, so that neither a wake-up nor balancing moves them
-//! (`throttled_lb_pair()`), and their averages stand still. Here, where each task is on its pCPU's
-//! runqueue itself ([`weights`](super::weights)), each is taken off it, *parked*. It comes back as the entity
-//! does: as if it woke up there (`ENQUEUE_WAKEUP` in `unthrottle_cfs_rq()`), but without preempting anybody,
-//! unless the pCPU idles. Who wakes up where its cgroup is throttled is parked as well.
+//! Linux takes the cgroup's entity off the runqueue of a pCPU (`throttle_cfs_rq()`), and with it all tasks that are
+//! queued there within; they stay where they are, so that neither a wake-up nor balancing moves them
+//! (`throttled_lb_pair()`), and their averages stand still. Here, where each task is on its pCPU's runqueue itself
+//! ([`weights`](super::weights)), each is taken off it, *parked*. It comes back as the entity does: as if it woke up
+//! there (`ENQUEUE_WAKEUP` in `unthrottle_cfs_rq()`), but without preempting anybody, unless the pCPU idles. A task
+//! that wakes up where its cgroup is throttled is parked as well.
 //!
 //! When: the pCPU that finds its current task's cgroup without runtime, at a tick or whenever time is
 //! charged, is to schedule, and throttles it before it picks. The accounts are [`bandwidth`](super::bandwidth)'s.
@@ -44,7 +44,7 @@ struct Limited {
     spent: Nanos,
 }
 
-/// A host's quotas, and whom they keep waiting.
+/// A host's quotas, and the tasks that they keep waiting.
 #[derive(Debug)]
 pub(super) struct Quotas {
     bandwidth: Bandwidth,

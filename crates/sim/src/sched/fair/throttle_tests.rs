@@ -147,7 +147,7 @@ fn vcpus_share_a_quota() {
     }
 }
 
-/// Who has no quota, or one above its part, takes what others leave: nothing is lost.
+/// A VM that has no quota, or one above its part, takes what others leave: nothing is lost.
 #[test]
 fn others_have_what_a_quota_leaves() {
     for name in KERNELS {
@@ -197,7 +197,7 @@ fn two_levels() {
 
 /// 40 ms of work each second with 20 ms in a period: half of it waits for the next, unless it may save up.
 #[test]
-fn who_saved_up_is_not_throttled() {
+fn a_cgroup_that_saved_up_is_not_throttled() {
     for name in KERNELS {
         let throttled = |burst| {
             let work = Does::Cycles {
@@ -266,8 +266,8 @@ fn the_same_as_under_corun() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever the load: in no part of a run has anybody more than its quota, what it saved up, and on each
-    /// pCPU what it kept there and a tick too much. And who waits while a pCPU idles waits for a quota.
+    /// Whatever the load: in no part of a run has anybody more than its quota, what it saved up, and on each pCPU what
+    /// it kept there and a tick too much. And a task that waits while a pCPU idles waits for a quota.
     #[test]
     fn quotas_hold(
         name in prop::sample::select(KERNELS.to_vec()),
@@ -299,8 +299,8 @@ proptest! {
         prop_assert!(all <= most, "{} of {}", all, most);
     }
 
-    /// Whoever else has a say in who runs where: nobody is lost or run twice, affinity holds, the books are
-    /// right at every decision.
+    /// Whatever else has a say in which task runs where: none is lost or run twice, affinity holds,
+    /// the books are right at every decision.
     #[test]
     fn random_loads(scene in scenes(), what in 0usize..12, time in 1u64..60, outer in 20u64..200) {
         let (params, jobs) = scene.parts();

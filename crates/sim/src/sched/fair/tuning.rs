@@ -9,7 +9,7 @@ use corun_model::{Nanos, time::SEC, time::US};
 /// The longest time a setting may have: an hour. Longer ones count as this.
 pub(crate) const LONGEST: Nanos = 3600 * SEC;
 
-/// Whose placement and balancing rules hold.
+/// The kernels whose placement and balancing rules hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// 2.6.32–2.6.38: instantaneous and ticked load averages, balancing by weighted load.
@@ -34,8 +34,8 @@ pub(crate) struct Tuning {
     pub(crate) pulls_if_rare: bool,
     /// What looking for work in one domain takes a pCPU about to idle at most, ns (5.5 and later).
     pub(crate) newidle_cost: Nanos,
-    /// Has a pCPU idled, as far as it learns for how long it does so, until it has a task, whoever brought it
-    /// (`put_prev_task_idle()` of 7.2.13)? Before, until one woke up there.
+    /// Has a pCPU idled, as far as it learns for how long it does so, until it has a task, however
+    /// that came (`put_prev_task_idle()` of 7.2.13)? Before, until one woke up there.
     pub(crate) idles_until_switch: bool,
     /// Does only an idle pCPU even out numbers of tasks, and one of an idle core rather than others?
     pub(crate) spreads_if_idle: bool,

@@ -4,21 +4,21 @@
 //! (hwanju/demand-cosched, `CONFIG_BALANCE_SCHED` in kernel/sched_fair.c of Linux 3.1). In space it is
 //! load-conscious balance scheduling ([`siblings`](super::siblings)).
 //!
-//! A vCPU that a sibling waits for becomes urgent. It joins the queue of the urgent of its runqueue
-//! and its pCPU is rescheduled at once, whatever the wake-up granularity says (`urgent_queue`,
-//! `enqueue_urgent_entity()`). A pick takes the first of them that is ahead of who would be next in
-//! fair order by less than a bound of virtual runtime (`can_urgently_preempt()`), and lets it run for
-//! its urgent time: until that is used nobody takes the pCPU from it (`should_delay_resched()`), and
-//! then a timer does, if another one is urgent there or it was not its turn (`set_urgent_tslice()`). If
-//! it gives the pCPU up before, yielding to a sibling that it spins for, or is moved while it waits, what
-//! is left is kept for its next turn (`put_urgent_entity()`). Virtual runtime is charged as ever, and the
-//! lead outlasts its sleep: whose siblings wake each other all the time comes to the bound and then waits
+//! A vCPU that a sibling waits for becomes urgent. It joins the queue of the urgent of its runqueue and its pCPU is
+//! rescheduled at once, whatever the wake-up granularity says (`urgent_queue`, `enqueue_urgent_entity()`). A pick takes
+//! the first of them that is ahead of the one that would be next in fair order by less than a bound of virtual runtime
+//! (`can_urgently_preempt()`), and lets it run for its urgent time: until that is used nobody takes the pCPU from it
+//! (`should_delay_resched()`), and then a timer does, if another one is urgent there or it was not its turn
+//! (`set_urgent_tslice()`). If it gives the pCPU up before, yielding to a sibling that it spins for, or is moved while
+//! it waits, what is left is kept for its next turn (`put_urgent_entity()`). Virtual runtime is charged as ever, and
+//! the lead outlasts its sleep: a vCPU whose siblings wake each other all the time comes to the bound and then waits
 //! for its turn.
 //!
-//! Its kernel sees interrupts in KVM. Who is to flush its TLB becomes urgent. Who sends a reschedule IPI, as
-//! after releasing a lock, is urgent without being queued: it has its pCPU, and for a moment nobody takes it
-//! away (*delayed preemption*). Whom the IPI wakes waits as ever. corun's own `cosched-demand` has that one
-//! urgent instead, since a host's dispatcher sees who is woken, but does not keep who runs from its turn's end.
+//! Its kernel sees interrupts in KVM. A vCPU that is to flush its TLB becomes urgent. One that sends a reschedule IPI,
+//! as after releasing a lock, is urgent without being queued: it has its pCPU, and for a moment nobody takes it away
+//! (*delayed preemption*). The vCPU that the IPI wakes waits as ever. corun's own `cosched-demand` has that one urgent
+//! instead, since a host's dispatcher sees which vCPU is woken, but does not keep the one that runs from its turn's
+//! end.
 //!
 //! As we read it where the code leaves it open or is at odds with itself:
 //!
@@ -40,15 +40,15 @@ struct Grant {
     spent: Nanos,
 }
 
-/// Who is urgent.
+/// Which vCPUs are urgent.
 #[derive(Debug)]
 pub(super) struct Urgency {
     boost: Boost,
     /// By task.
     grants: Vec<Grant>,
-    /// By pCPU: who waits for it and is urgent, in the order of becoming so.
+    /// By pCPU: the vCPUs that wait for it and are urgent, in the order of becoming so.
     queues: Vec<Vec<TaskId>>,
-    /// By pCPU: does who has it yield?
+    /// By pCPU: does the vCPU that has it yield?
     yields: Vec<bool>,
 }
 
@@ -99,13 +99,13 @@ impl Urgency {
         grant.spent += used;
     }
 
-    /// Who has `cpu` yields it at the next pick, however urgent.
+    /// The vCPU that has `cpu` yields it at the next pick, however urgent.
     pub(super) fn yields(&mut self, cpu: PcpuId) {
         self.yields[cpu.index()] = true;
     }
 
-    /// Who has `cpu` before fair order is asked: the `current` task, if it is urgent, or the first of
-    /// those who are and not too far ahead.
+    /// The vCPU that has `cpu` before fair order is asked: the `current` task, if it is urgent, or the first of those
+    /// that are and not too far ahead.
     pub(super) fn first(
         &mut self,
         cpu: PcpuId,
@@ -209,7 +209,7 @@ mod tests {
 
     /// Waking siblings all the time, it is kept for 500 us, then no more until it has had its turn.
     #[test]
-    fn who_wakes_siblings_is_kept_for_no_longer_than_the_limit() {
+    fn a_vcpu_that_wakes_siblings_is_kept_for_no_longer_than_the_limit() {
         let mut urgency = urgency();
         for _ in 0..10 {
             urgency.wakes(TASK);

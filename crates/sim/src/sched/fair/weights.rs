@@ -13,14 +13,13 @@
 //! preempted by all that is not idle ([`ranks`](super::ranks)). Helpers of a VM, such as iothreads, count one by
 //! one, as in the root; in its quota they are.
 //!
-//! What the siblings count for differs. 2.6.33 (`tg_shares_up()`) goes by those that want to run at
-//! the moment. Later kernels (`calc_group_shares()`) go by load averages, so that a sibling that
-//! sleeps for a moment keeps its part: a vCPU that wakes while its siblings wait for it counts little
-//! more than when all of them run. What it counts scales the granularity of wake-up preemption
-//! (`wakeup_gran()`), but not the credit of sleepers (`place_entity()`): vCPUs of VMs of many vCPUs
-//! hardly ever preempt those of others when they wake. Not so in 2.6.33: there the granularity goes by how
-//! long a task runs until it wakes another (`adaptive_gran()`), of which a group entity has no account,
-//! so that its own is 0 and it preempts whoever is ahead of it.
+//! What the siblings count for differs. 2.6.33 (`tg_shares_up()`) goes by those that want to run at the moment. Later
+//! kernels (`calc_group_shares()`) go by load averages, so that a sibling that sleeps for a moment keeps its part: a
+//! vCPU that wakes while its siblings wait for it counts little more than when all of them run. What it counts scales
+//! the granularity of wake-up preemption (`wakeup_gran()`), but not the credit of sleepers (`place_entity()`): vCPUs of
+//! VMs of many vCPUs hardly ever preempt those of others when they wake. Not so in 2.6.33: there the granularity goes
+//! by how long a task runs until it wakes another (`adaptive_gran()`), of which a group entity has no account, so that
+//! its own is 0 and it preempts any task that is ahead of it.
 
 use super::decay::{Average, Decay, FULL};
 use crate::load::{Cgroup, Cgroups};
@@ -396,7 +395,7 @@ mod tests {
         assert!(groups.all.iter().all(|group| group.active == 0));
     }
 
-    /// By averages it comes to the same for those that have always run, and who slept for a second has left.
+    /// By averages it comes to the same for those that have always run, and one that slept for a second has left.
     #[test]
     fn nested_shares_by_averages() {
         let (own, decay) = (scaled(100), Decay::new());

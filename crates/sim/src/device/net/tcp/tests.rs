@@ -69,7 +69,7 @@ fn requests(params: TcpParams) -> (usize, usize) {
 }
 
 #[test]
-fn who_answers_acknowledges_with_the_answer() {
+fn an_answer_carries_the_acknowledgement() {
     let at_once = TcpParams {
         ack_delay: 0,
         ..PARAMS

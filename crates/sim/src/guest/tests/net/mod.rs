@@ -193,7 +193,7 @@ fn a_request_and_its_reply() {
     fresh.keep_alive = false;
     let spec = network(vec![client_of(fresh)]);
     let outcome = run_net(1, 10 * MS, vms(), &spec);
-    // The ACK that ends the handshake is a frame before the request; and who has not answered yet acknowledges the
+    // The ACK that ends the handshake is a frame before the request; and one that has not answered yet acknowledges the
     // request before the reply.
     let round = round + 2 * (bare + 60 * US) + 2 * bare;
     let seen = outcome.clients[0].responses.quantile(0.5);

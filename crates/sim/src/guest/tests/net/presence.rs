@@ -68,7 +68,7 @@ fn each_kind_does_its_part_of_the_time() {
 
 /// The server goes on with what it has begun, nobody hears of it, and nobody counts it.
 #[test]
-fn who_goes_gives_up_what_is_under_way() {
+fn a_client_that_goes_gives_up_what_is_under_way() {
     let program = "loop { request web; compute 8ms; reply web 100B; count }";
     let turns = Some((5 * MS, 15 * MS));
     let mut patient = requests(1, Pace::Think(None));
@@ -84,7 +84,7 @@ fn who_goes_gives_up_what_is_under_way() {
 
 /// A closed loop of one user, whose request takes 1 ms and a round trip, comes for 10 ms at a time.
 #[test]
-fn who_comes_back_connects_anew() {
+fn a_client_that_comes_back_connects_anew() {
     let program = "loop { request web; compute 1ms; reply web 100B; count }";
     let first = |turns| {
         let outcome = seen(program, closed(0, 1, None), stay(0, None, turns));
@@ -95,6 +95,6 @@ fn who_comes_back_connects_anew() {
     let (stays, returns) = (first(None), first(Some((10 * MS, 10 * MS))));
     assert!(
         near(returns, stays + handshake),
-        "{returns}, {stays} for who stays"
+        "{returns}, {stays} for one that stays"
     );
 }

@@ -34,8 +34,8 @@ fn preempts_as(preset: &str, wakes: u32, groups: [Option<usize>; 2]) -> bool {
     order.preempts(cpu, waker)
 }
 
-/// Who goes next on a pCPU that runs the first of two hogs, which is so far behind the other, if
-/// somebody yields to the other.
+/// Which task goes next on a pCPU that runs the first of two hogs, which is so far behind the other, if a task yields
+/// to the other.
 fn next_if_favoured(lead: Nanos) -> Option<TaskId> {
     let (cpu, first, second) = (PcpuId(0), TaskId(0), TaskId(1));
     let mut order = CfsOrder::new(CfsParams::preset("4.x", 4).unwrap(), 1);
@@ -53,14 +53,14 @@ fn next_if_favoured(lead: Nanos) -> Option<TaskId> {
 
 /// The granularity is 3 ms.
 #[test]
-fn whom_somebody_yields_to_goes_next_unless_that_is_unfair() {
+fn the_task_yielded_to_goes_next_unless_that_is_unfair() {
     assert_eq!(next_if_favoured(2 * MS), Some(TaskId(1)));
     assert_eq!(next_if_favoured(4 * MS), Some(TaskId(0)));
 }
 
-/// The granularity is 3 ms, in 2.6.33 less for who wakes others often.
+/// The granularity is 3 ms, in 2.6.33 less for a task that wakes others often.
 #[test]
-fn who_wakes_others_often_preempts_sooner() {
+fn a_task_that_wakes_others_often_preempts_sooner() {
     assert!(!preempts("2.6.33", 0));
     assert!(!preempts("2.6.33", 1));
     assert!(preempts("2.6.33", 100));
@@ -81,7 +81,7 @@ fn a_vm_with_a_weight_preempts_others_at_once_in_2_6_33() {
 
 /// `clear_buddies()` clears the skip buddy only when that one is picked or leaves.
 #[test]
-fn who_yields_is_passed_over_until_nobody_else_is_close() {
+fn a_yielding_task_is_passed_over_until_no_other_is_close() {
     let (cpu, spinner, others) = (PcpuId(0), TaskId(0), [TaskId(1), TaskId(2)]);
     let next_after = |lead: Nanos| {
         let mut order = CfsOrder::new(CfsParams::preset("4.x", 4).unwrap(), 1);

@@ -17,28 +17,27 @@
 //!     them on, as it may any. A sibling in the way puts the move off to the next wake-up;
 //!   * a VM that is left alone is any of CFS's again.
 //!
-//! "Rescheduling latency is the parameter determining when a vCPU can be scheduled after it becomes
-//! `ready`"; Linux has one for all, to be made private (§4.4.1). In CFS that is the wake-up
-//! granularity: how far who runs may be ahead of who wakes before it loses its pCPU. So first, each
-//! vCPU has its own there, with CFS's conversion to virtual time by its weight. Of a VM with 16 vCPUs
-//! that are runnable, and one weight, each weighs a sixteenth: 4 ms count as 64, and a sleeper's credit
-//! is 12, so none preempts, and each waits for a tick. At 0.5 ms they count as 8. Second, the latency
-//! is a bound, if it is lower than the one that vCPUs begin with: who woke up that long ago is picked next. The granularity alone cannot keep the
-//! latency that DASL says, since it compares what vCPUs have had, not how long they waited; and that
-//! vCPUs "have waited a long time exceeding their rescheduling latencies" counts as a conflict for RCR.
-//! With both, streamcluster beside fft does 5.4 times as much as under `cfs-balance`, with the
+//! "Rescheduling latency is the parameter determining when a vCPU can be scheduled after it becomes `ready`"; Linux has
+//! one for all, to be made private (§4.4.1). In CFS that is the wake-up granularity: how far a vCPU that runs may be
+//! ahead of one that wakes before it loses its pCPU. So first, each vCPU has its own there, with CFS's conversion to
+//! virtual time by its weight. Of a VM with 16 vCPUs that are runnable, and one weight, each weighs a sixteenth: 4 ms
+//! count as 64, and a sleeper's credit is 12, so none preempts, and each waits for a tick. At 0.5 ms they count as 8.
+//! Second, the latency is a bound, if it is lower than the one that vCPUs begin with: a vCPU that woke up that long ago
+//! is picked next. The granularity alone cannot keep the latency that DASL says, since it compares what vCPUs have had,
+//! not how long they waited; and that vCPUs "have waited a long time exceeding their rescheduling latencies" counts as
+//! a conflict for RCR. With both, streamcluster beside fft does 5.4 times as much as under `cfs-balance`, with the
 //! granularity alone 4.5 times.
 //!
 //! Both hold while the vCPU has some of its period's slice left; then it has what CFS gives to any,
-//! and waits its turn. Slices begin with the plan, that is with the period. Who was cut short, its turn
-//! not being over, has its bound, too, but is not called by a timer, only preferred when its pCPU picks
-//! next: or vCPUs that compute would take each other's pCPU every half a millisecond, three times as
-//! many switches for nothing.
+//! and waits its turn. Slices begin with the plan, that is with the period. A vCPU that was cut
+//! short, its turn not being over, has its bound, too, but is not called by a timer, only preferred
+//! when its pCPU picks next: or vCPUs that compute would take each other's pCPU every half a
+//! millisecond, three times as many switches for nothing.
 //!
 //! What the policy sees (`Turns`): a vCPU is *depleted* when a tick ends its turn
 //! (`check_preempt_tick()`), *preempted* when it loses its pCPU otherwise, to one that woke or was
-//! due, *late* when it starts after its latency. Who yields is neither. Wakers are the siblings that ran
-//! on the pCPU that the wake-up came from.
+//! due, *late* when it starts after its latency. A vCPU that yields is neither. Wakers are the
+//! siblings that ran on the pCPU that the wake-up came from.
 
 mod claims;
 mod record;
@@ -196,7 +195,7 @@ impl SteeredCfs {
                 changed.push(wanted.vm);
             }
         }
-        // Who shares a weight learns of all the others' before its part is worked out.
+        // A vCPU that shares a weight learns of all the others' before its part is worked out.
         let tasks = || (0..self.claims.len()).map(TaskId::from);
         for task in tasks() {
             let claims = &self.claims[task.index()];

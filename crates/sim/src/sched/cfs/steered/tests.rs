@@ -173,10 +173,10 @@ fn waits(latency: Nanos, allotment: Nanos) -> (Nanos, Nanos) {
 }
 
 #[test]
-fn who_has_a_short_latency_preempts_until_its_slice_is_used_up() {
+fn a_vcpu_with_a_short_latency_preempts_until_its_slice_is_used_up() {
     let (default, _) = waits(0, PERIOD);
     assert!(default > 2 * MS, "{default}");
-    // Whoever is new begins a slice behind, so that the first time it is the bound.
+    // A vCPU that is new begins a slice behind, so that the first time it is the bound.
     let (short, sum) = waits(MS / 2, PERIOD);
     assert!(short <= 501 * US && sum <= MS, "{short}, {sum}");
     // Too little to preempt at once: then it is the bound that holds.
@@ -292,7 +292,7 @@ fn without_its_parts_jupiter_is_balance_scheduling() {
 /// A VM that is left alone weighs what it did, has no promises and no home: of claims that were void
 /// before anybody ran nothing is left.
 #[test]
-fn who_is_left_alone_is_scheduled_as_by_balance_scheduling() {
+fn a_vm_left_alone_is_scheduled_as_by_balance_scheduling() {
     let plan = |now| match now {
         0 => Plan {
             vms: (0..4)
@@ -410,8 +410,8 @@ fn wakers_are_siblings() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Three VMs under Jupiter, of hogs and of those that sleep: nobody who wants to run starves for
-    /// half a second, siblings stay apart, and no VM of hogs has less than nine tenths of its share.
+    /// Three VMs under Jupiter, of hogs and of those that sleep: no vCPU that wants to run starves for half a second,
+    /// siblings stay apart, and no VM of hogs has less than nine tenths of its share.
     #[test]
     fn nobody_starves(
         sleepers in prop::collection::vec((100_000u64..20 * MS, 100_000u64..40 * MS), 4..9),

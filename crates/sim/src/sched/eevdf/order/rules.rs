@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! EEVDF's rules, each named for the kernel's function (kernel/sched/fair.c): where a task is placed,
-//! how long the current one is protected, who is next, what becomes of ghosts.
+//! EEVDF's rules, each named for the kernel's function (kernel/sched/fair.c): where a task is placed, how long the
+//! current one is protected, which is next, what becomes of ghosts.
 
 use super::EevdfOrder;
 use crate::sched::eevdf::queue::Entity;
@@ -101,7 +101,7 @@ impl EevdfOrder {
         }
     }
 
-    /// `pick_next_entity()`: who is next; ghosts that would be are taken off.
+    /// `pick_next_entity()`: the task that is next; ghosts that would be are taken off.
     pub(super) fn next_of(&mut self, cpu: PcpuId, protect: bool) -> Option<TaskId> {
         if protect && let Some(next) = self.favourite(cpu) {
             return Some(next);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose turn it is: CFQ's service tree of control groups.
+//! Which group's turn it is: CFQ's service tree of control groups.
 //!
 //! A group's virtual disk time advances by the time it was served, divided by its share of the
 //! weights on the tree; the group that is least advanced goes next. One that had nothing queued has
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_has_no_credit() {
+    fn a_group_that_was_away_has_no_credit() {
         let mut groups = Groups::new([100, 100].into_iter());
         groups.arrive(0);
         groups.arrive(1);

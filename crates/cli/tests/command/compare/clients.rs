@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun compare` with clients of VMs and channels between them.
+
+use super::place;
+use crate::common::fits_schema;
+
+const SHOP: &str = r#"
+[host]
+pcpus = 2
+[run]
+duration = "300ms"
+warm_up = "50ms"
+policies = ["cfs", "balance"]
+[vm.web]
+count = 2
+vcpus = 1
+[[vm.web.thread]]
+count = 4
+program = "loop { request http; transmit db 1KB; request db; compute 100us; reply http 16KB }"
+[vm.db]
+vcpus = 1
+[[vm.db.thread]]
+program = "loop { request sql; compute 50us exp; reply sql 4KB; count calls }"
+[client.users]
+vm = "web"
+kind = "closed"
+port = "http"
+connections = 8
+think = "2ms exp"
+[client.ping]
+vm = "db"
+kind = "ping"
+interval = "1ms"
+[channel.calls]
+from = "web:db"
+to = "db:sql"
+"#;
+
+#[test]
+fn clients_and_channels() {
+    let place = place("clients");
+    place.write("shop.toml", SHOP);
+    let json = place.json(&["compare", "shop.toml", "--json"]);
+    fits_schema("compare", &json);
+    for run in json["runs"].as_array().unwrap() {
+        let clients = run["clients"].as_array().unwrap();
+        let names: Vec<&str> = clients
+            .iter()
+            .map(|it| it["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "users web1",
+                "users web2",
+                "ping",
+                "calls web1",
+                "calls web2"
+            ]
+        );
+        for client in clients {
+            let of = |key: &str| client[key].as_f64().unwrap();
+            assert!(of("replies_per_s") > 500.0, "{client}");
+            assert!(of("response_p50_us") <= of("response_p95_us"), "{client}");
+            assert!(of("response_p99_us") <= of("response_max_us"), "{client}");
+        }
+    }
+    let text = place.prints(&["compare", "shop.toml"]);
+    assert!(text.contains("users web1 (closed loop)"), "{text}");
+    for (from, to, expected) in [
+        (
+            "[client.ping]",
+            "[client.more]\nvm = \"db\"\nkind = \"sink\"\nport = \"out\"\n[client.ping]",
+            "corun: shop.toml:27: client.more.port: client more: no program of VM db uses the port out",
+        ),
+        (
+            "\"http\"",
+            "\"htpp\"",
+            "corun: shop.toml:21: client.users.port: client users web1: no program of VM web1 uses the \
+             port htpp; used are: http, db",
+        ),
+        (
+            "\"db:sql\"",
+            "\"db:sqk\"",
+            "corun: shop.toml:30: channel.calls.to: channel calls web1: no program of VM db uses the port \
+             sqk; used are: sql",
+        ),
+        (
+            "\"2ms exp\"",
+            "\"2 exp\"",
+            "corun: shop.toml:23: client.users.think: line 1, column 1: saw `2`",
+        ),
+        (
+            "request sql;",
+            "request sql; request more;",
+            "corun: shop.toml:17: vm.db.thread.program: VM db: the port more is used, but no client or \
+             channel connects to it",
+        ),
+        (
+            "[client.ping]",
+            "[network]\ntcp_window = \"1GB\"\n[client.ping]",
+            "corun: shop.toml:25: network.tcp_window: found \"1GB\", expected a size from 64KB to 6MB",
+        ),
+    ] {
+        place.write("shop.toml", SHOP.replace(from, to));
+        let error = place.refused(&["compare", "shop.toml", "--quiet"]);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

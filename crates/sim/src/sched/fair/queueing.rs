@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How a task joins a runqueue and leaves it: what it brings along and takes away of weight and load, and where it is
+//! counted (`enqueue_entity()`, `dequeue_entity()` and what they call).
+
+use super::Fair;
+use super::decay::{Average, FULL};
+use super::order::{Join, Leave, Order};
+use super::weights::Group;
+use crate::host::Host;
+use corun_model::{Nanos, PcpuId, TaskId};
+
+impl<O: Order> Fair<O> {
+    /// Does the VM of `task` have a cgroup of its own?
+    pub(super) fn is_grouped(&self, task: TaskId) -> bool {
+        let group = |vm| self.groups.get(vm).is_some_and(Group::is_group);
+        self.books.task(task).vm.is_some_and(group)
+    }
+
+    /// A task that is on a runqueue learns what it counts in its VM at present.
+    pub(super) fn refresh_weight(&mut self, task: TaskId, now: Nanos) {
+        self.books.age_task(task, now);
+        let member = self.books.task(task);
+        let (vm, own, queued) = (member.vm, member.own, member.queued.value);
+        let decay = self.books.decay();
+        let Some(part) = vm.and_then(|vm| self.groups.part(vm, own, queued, now, decay)) else {
+            return;
+        };
+        let (old, new, on) = (member.weight, part, member.on);
+        if old == new {
+            return;
+        }
+        self.order.reweigh(task, on, new);
+        let Some(cpu) = on else {
+            self.books.task_mut(task).weight = new;
+            return;
+        };
+        self.books.age_rq(cpu, now);
+        let before = self.books.task(task).load();
+        self.books.task_mut(task).weight = new;
+        let after = self.books.task(task).load();
+        let total = &mut self.books.weights[cpu.index()];
+        *total = *total - old + new;
+        let rq = self.books.rq_mut(cpu);
+        rq.load.value = rq.load.value.saturating_sub(before) + after;
+    }
+
+    /// Enters `task` in the runqueue of `cpu`, if no quota forbids. Both pCPU and task are up to date.
+    pub(super) fn attach(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
+        if !self.stays_out(host, task, cpu, why) {
+            self.join_queue(host, task, cpu, why);
+        }
+    }
+
+    pub(super) fn join_queue(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
+        self.order.join(cpu, task, why);
+        self.books.link(task, cpu);
+        let member = self.books.task_mut(task);
+        (member.on, member.last) = (Some(cpu), Some(cpu));
+        self.books.weights[cpu.index()] += self.books.task(task).weight;
+        let rq = self.books.rq_mut(cpu);
+        rq.nr += 1;
+        let own = rq.nr;
+        self.crowd(cpu, true);
+        self.crowds.claim(cpu, own);
+        self.count_idle(task, cpu, true);
+        host.queue_on(task, cpu);
+        self.keep_apart(task);
+    }
+
+    /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
+    pub(super) fn detach(&mut self, task: TaskId, cpu: PcpuId, why: Leave, now: Nanos) {
+        self.leave_queue(task, cpu, why);
+        self.leave_quotas(task, cpu, now);
+    }
+
+    pub(super) fn leave_queue(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
+        self.order.leave(cpu, task, why);
+        self.gangs.leaves(task, cpu, why);
+        self.books.unlink(task, cpu);
+        let member = self.books.task_mut(task);
+        member.on = None;
+        self.books.weights[cpu.index()] -= self.books.task(task).weight;
+        let rq = self.books.rq_mut(cpu);
+        rq.nr -= 1;
+        if rq.current == Some(task) {
+            rq.current = None;
+        }
+        let own = rq.nr;
+        self.crowd(cpu, false);
+        self.crowds.claim(cpu, own);
+        self.count_idle(task, cpu, false);
+    }
+
+    /// The runqueue of `cpu` has one task or ghost more now, or one less.
+    pub(super) fn crowd(&mut self, cpu: PcpuId, more: bool) {
+        let new = self.books.rq(cpu).queued();
+        let old = if more { new - 1 } else { new + 1 };
+        self.overloaded |= more && new >= 2;
+        self.crowds.change(cpu, old, new, &self.domains);
+    }
+
+    /// A vCPU becomes active in its VM, or stops being so.
+    pub(super) fn count_in_group(&mut self, task: TaskId, joins: bool, now: Nanos) {
+        let (vm, own) = (self.books.task(task).vm, self.books.task(task).own);
+        let decay = self.books.decay();
+        self.groups.count(vm, own, joins, now, decay);
+    }
+
+    /// Moves the load of a waking task to where it wakes up.
+    pub(super) fn bring_load(&mut self, task: TaskId, cpu: PcpuId, new: bool, now: Nanos) {
+        if new {
+            let util = self.books.rq(cpu).util.value;
+            let member = self.books.task_mut(task);
+            member.queued = Average::starting_at(FULL, now);
+            member.runnable = member.queued;
+            member.util = Average::starting_at((FULL - util.min(FULL)) / 2, now);
+            let (own, vm) = (member.own, member.vm);
+            self.groups.begin(vm, own);
+        }
+        let member = self.books.task(task);
+        let (mut part, last) = (member.part(), member.last);
+        if new {
+            // `post_init_entity_util_avg()`.
+            part.runnable = part.util;
+        }
+        let moves = new || last != Some(cpu);
+        let sleeper_counted = self.tuning.counts_sleepers();
+        if let Some(last) = last.filter(|_| moves) {
+            self.books.age_rq(last, now);
+            let rq = self.books.rq_mut(last);
+            rq.lose(&part);
+            if sleeper_counted {
+                rq.load.value = rq.load.value.saturating_sub(part.load);
+            }
+        }
+        let rq = self.books.rq_mut(cpu);
+        if moves {
+            rq.gain(&part);
+        }
+        if moves || !sleeper_counted {
+            rq.load.value += part.load;
+        }
+    }
+}

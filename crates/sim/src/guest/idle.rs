@@ -101,7 +101,6 @@ impl Vm {
         let window = slot.idle_state.window.now();
         if window > 0 && (self.halt_poll.shared || host.is_alone(slot.task)) {
             let until = host.now() + window;
-            self.stats.halt_polls += 1;
             self.stay(
                 host,
                 vcpu,
@@ -198,6 +197,7 @@ impl Vm {
     /// Something has come for an idling vCPU, or it goes on otherwise.
     fn end_idling(&mut self, host: &mut Host, vcpu: u32) {
         let slot = &mut self.vcpus[vcpu as usize];
+        self.stats.halt_polls += u64::from(slot.polled_for());
         slot.idle_state.idling = None;
         if let Some(timer) = slot.idle_state.timer.take() {
             host.cancel(timer);

@@ -27,7 +27,7 @@ pub(super) struct Stats {
     pub thread_switches: u64,
     pub shootdowns: u64,
     pub shootdown_waits: Waits,
-    /// Halts for which the host polled, and how many of these polls caught the wake-up.
+    /// Polls of the host for a halted vCPU that are over, and how many of them caught the wake-up.
     pub halt_polls: u64,
     pub halt_poll_hits: u64,
     /// What its agent did.

@@ -143,6 +143,17 @@ fn an_idle_vcpu_is_left_out_of_shootdowns() {
 const NAPS: &str = "loop { compute 50us; count; sleep 50us }";
 
 #[test]
+fn no_more_polls_are_caught_than_made() {
+    // It is polled for when the measured part begins, and computes when that ends: a poll counts when
+    // it is over, as its success does.
+    let naps = "compute 85us; loop { sleep 55us; compute 55us; count }";
+    let outcome = run(1, 10 * SEC, vec![vm("naps", free(), &[naps])]);
+    let seen = achieved(&outcome);
+    assert_eq!(seen.halt_polls, seen.halt_poll_hits);
+    near(seen.halt_polls as f64, 9_091.0);
+}
+
+#[test]
 fn halt_polling_saves_switches_while_the_pcpu_is_its_own() {
     let seen = |params: HaltPollParams, vms: &[VmSpec]| {
         let guests = Guests::new(vms.to_vec(), Vec::new(), 1).unwrap();

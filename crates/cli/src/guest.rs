@@ -2,7 +2,9 @@
 //! `corun guest`: inside a VM, keeps I/O-bound threads on vCPUs that run.
 
 use crate::failure::Invalid;
+use crate::numbers;
 use crate::output;
+use crate::outputs::{self, Outputs};
 use corun_guest::{Cause, GuestError, GuestOptions, Selection, Source, Status};
 use corun_model::{Nanos, counted, time};
 use std::path::PathBuf;
@@ -56,10 +58,11 @@ struct RunArgs {
     heartbeat: Nanos,
 
     /// The most of each vCPU that the daemon itself may use, in thousandths; its heartbeats slow down to keep to it
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 10, allow_negative_numbers = true, value_parser = numbers::within::<u32>(1..=1000))]
     own_permille: u32,
 
-    /// Write metrics for Prometheus to this file, every second
+    /// Write metrics for Prometheus to this file, every second. A file that holds anything other than metrics of
+    /// corun guest is not overwritten
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 
@@ -85,7 +88,7 @@ struct StatusArgs {
 /// Set back the affinities of threads that a killed daemon has moved, and remove its status and metrics files
 #[derive(clap::Args)]
 struct RestoreArgs {
-    /// The file of metrics that it wrote, which is removed
+    /// The file of metrics that it wrote, which is removed; one that holds anything else is not
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 
@@ -127,7 +130,7 @@ Examples:
       after it was killed
 
 Exit codes: 0 ended as asked, everything given back; 1 could not begin or go on (status: none runs);
-2 wrong usage.";
+2 wrong usage, or a file is not one of its own.";
 
 fn duration(text: &str) -> Result<Nanos, String> {
     time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))
@@ -154,7 +157,29 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
+/// Makes sure that each file has a name of its own, and that those which are replaced, and removed at the end, are the
+/// daemon's. (What is in the state file it looks at itself, before it does anything.)
+fn spare_foreign(files: &Files, metrics: Option<&PathBuf>) -> anyhow::Result<()> {
+    Outputs::of([
+        ("--state", Some(&files.state)),
+        ("--status", Some(&files.status)),
+        ("--metrics", metrics),
+    ])?;
+    let writer = "corun guest";
+    outputs::spare_foreign(
+        "--status",
+        &files.status,
+        writer,
+        corun_guest::STATUS_BEGINS,
+    )?;
+    match metrics {
+        Some(file) => outputs::spare_foreign("--metrics", file, writer, corun_guest::METRICS_BEGIN),
+        None => Ok(()),
+    }
+}
+
 fn work(args: &RunArgs) -> anyhow::Result<()> {
+    spare_foreign(&args.files, args.metrics.as_ref())?;
     let options = GuestOptions {
         selection: Selection {
             cgroups: args.cgroup.clone(),
@@ -208,12 +233,18 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
 }
 
 fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
-    let mut told = vec![args.files.status.as_path()];
-    told.extend(args.metrics.as_deref());
-    let count = corun_guest::restore(&args.files.state, &told)?;
+    let files = &args.files;
+    // Masks are given back whatever is wrong with the names of other files.
+    let spared = spare_foreign(files, args.metrics.as_ref());
+    let mut told = Vec::new();
+    if spared.is_ok() {
+        told.push(files.status.as_path());
+        told.extend(args.metrics.as_deref());
+    }
+    let count = corun_guest::restore(&files.state, &told)?;
     output::note(&format!(
         "corun: gave back the masks of {}",
         counted(count, "thread")
     ));
-    Ok(())
+    spared
 }

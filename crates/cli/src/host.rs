@@ -113,11 +113,11 @@ pub struct Args {
     max_wait: Nanos,
 
     /// Hand the host back if a VM is ready (steal, CPU Ready) for more of the window than this
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = percent)]
     max_ready: Option<f64>,
 
     /// Hand the host back if tasks wait for a pCPU for more of the window than this (PSI, cpu some)
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = percent)]
     max_pressure: Option<f64>,
 
     /// How long KVM polls at most before a vCPU halts, while corun is in charge: off, or 1us to 5ms [default:

@@ -13,6 +13,7 @@ mod host;
 mod interrupt;
 mod lockstep;
 mod metrics;
+mod numbers;
 mod output;
 mod outputs;
 mod pages;

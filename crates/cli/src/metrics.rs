@@ -2,17 +2,15 @@
 //! `corun metrics`: what VMs get, for Prometheus. A process of its own: the daemon that schedules the
 //! host has no network listener, and whoever scrapes has no way to it.
 
-use crate::failure::Invalid;
 use crate::{output, outputs};
 use anyhow::{Context, bail};
 use corun_linux::socket;
 use corun_linux::watch::{Sampler, Totals, prometheus};
 use corun_model::{Nanos, time};
 use corun_system::files;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Export counters of VMs and vCPUs in Prometheus' text format
@@ -74,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         totals: Totals::default(),
     };
     if let Some(file) = &args.textfile {
-        spare_others(file)?;
+        outputs::spare_foreign("--textfile", file, "corun metrics", prometheus::BEGINNING)?;
         loop {
             // The collector reads `*.prom`: what is not whole has another name.
             files::replace(file, exporter.text().as_bytes())
@@ -86,28 +84,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(address) => serve(address, &mut exporter),
         None => output::print(&exporter.text()),
     }
-}
-
-/// Makes sure that nothing is lost but what an earlier `corun metrics` wrote: the name is an option, and whoever
-/// runs this is often root.
-fn spare_others(file: &Path) -> anyhow::Result<()> {
-    outputs::refuse_dash("--textfile", file)?;
-    files::spare_others(file).with_context(|| file.display().to_string())?;
-    let mut found = Vec::new();
-    match File::open(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        opened => opened.and_then(|file| file.take(LONGEST as u64).read_to_end(&mut found)),
-    }
-    .with_context(|| format!("--textfile: cannot look at {}", file.display()))?;
-    if found.is_empty() || found.starts_with(prometheus::BEGINNING.as_bytes()) {
-        return Ok(());
-    }
-    Err(Invalid::error(format!(
-        "--textfile {}: this file is there and holds something else; expected a new file, an empty one, or \
-         one that corun metrics wrote (it begins with {:?})",
-        file.display(),
-        prometheus::BEGINNING,
-    )))
 }
 
 /// Looks again and again, and remembers.
@@ -126,7 +102,7 @@ impl Exporter {
 
 /// How long a client may take to ask, and to take its answer: there is only one at a time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest request that is read, and as much of a file that is there.
+/// The longest request that is read.
 const LONGEST: usize = 8192;
 
 fn serve(address: SocketAddr, exporter: &mut Exporter) -> anyhow::Result<()> {

@@ -9,8 +9,9 @@
 use crate::failure::Invalid;
 use crate::{interrupt, output};
 use anyhow::Context;
+use corun_system::files;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -141,6 +142,36 @@ pub fn refuse_dash(option: &str, path: &Path) -> anyhow::Result<()> {
             "{option} -: expected a file; the standard output cannot be written to by this name"
         ))),
         false => Ok(()),
+    }
+}
+
+/// Makes sure that nothing is lost but what an earlier `writer` wrote, which begins with `beginning`: for files that are
+/// replaced, or removed, again and again by commands that mostly run as root.
+///
+/// # Errors
+/// [`Invalid`] if the file is there and holds something else; anything else if it is no file, or cannot be read.
+pub fn spare_foreign(
+    option: &str,
+    file: &Path,
+    writer: &str,
+    beginning: &str,
+) -> anyhow::Result<()> {
+    refuse_dash(option, file)?;
+    let named = || format!("{option} {}", file.display());
+    files::spare_others(file).with_context(named)?;
+    let mut found = Vec::new();
+    match File::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.and_then(|file| file.take(beginning.len() as u64).read_to_end(&mut found)),
+    }
+    .with_context(|| format!("{}: cannot look at it", named()))?;
+    match found.is_empty() || found == beginning.as_bytes() {
+        true => Ok(()),
+        false => Err(Invalid::error(format!(
+            "{}: this file is there and holds something else; expected a new file, an empty one, or one that \
+             {writer} wrote (it begins with {beginning:?})",
+            named()
+        ))),
     }
 }
 

@@ -39,4 +39,4 @@ pub use counts::{Moves, VcpuCounts};
 pub use guest::{Cause, GuestError, GuestOptions, STATE, STATUS, Source, is_running, restore, run};
 pub use heart::Priority;
 pub use selection::{Selection, user_number};
-pub use status::Status;
+pub use status::{METRICS_BEGIN, STATUS_BEGINS, Status};

@@ -5,6 +5,8 @@
 mod prometheus;
 mod text;
 
+pub use prometheus::BEGINNING as METRICS_BEGIN;
+
 use crate::counts::{Moves, VcpuCounts};
 use crate::heart::Priority;
 use corun_model::Nanos;
@@ -13,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+
+/// How each status file begins.
+pub const STATUS_BEGINS: &str = "{\"pid\":";
 
 /// The daemon's state, as of the last second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,6 +111,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status.json");
         status().write(&path).unwrap();
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert!(written.starts_with(STATUS_BEGINS), "{written}");
         assert_eq!(Status::read(&path).unwrap(), status());
         std::fs::write(&path, "{}").unwrap();
         assert!(Status::read(&path).is_err());
@@ -126,6 +133,7 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         let metrics = status().metrics();
+        assert!(metrics.starts_with(METRICS_BEGIN), "{metrics}");
         for line in [
             "corun_guest_working 1",
             "corun_guest_moves_total{reason=\"push\"} 5",

@@ -46,6 +46,8 @@ fn files_that_are_no_recording() {
         error(b"\x1f\x8bnot gzip at all"),
         ImportError::Damaged { .. }
     ));
+    let cut = message(b"\x1f\x8b\x08\0\0\0\0\0\0\x03");
+    assert!(cut.contains("breaks off before any event"), "{cut}");
 }
 
 #[test]

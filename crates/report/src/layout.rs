@@ -11,8 +11,10 @@ use comfy_table::{
 
 /// Policies side by side where lines must be broken for it.
 const POLICIES_ACROSS: usize = 3;
-/// Below that no table is readable.
-const LEAST: u16 = 60;
+/// Below that no text is readable.
+const LEAST: u16 = 40;
+/// What a table may take on narrower terminals for its words: there it is the terminal that breaks its lines.
+const LEAST_TABLE: u16 = 60;
 /// Beyond that the eye loses the line.
 const WIDE: u16 = 120;
 /// A blank on either side.
@@ -151,13 +153,17 @@ pub(crate) fn lines(mut table: Table) -> String {
 
 /// Gives each column room for its longest word; where there is not enough for all, the longest are broken.
 fn keep_words(table: &mut Table) {
-    let room = usize::from(table.width().unwrap_or(LEAST));
     let wanted: Vec<usize> = (0..table.column_count())
         .map(|at| wanted(table, at))
         .collect();
     let padding = |column: &Column| usize::from(column.padding_width());
     let paddings: usize = table.column_iter().map(padding).sum();
     let around = paddings + GAP * wanted.len().saturating_sub(1);
+    let words = u16::try_from(wanted.iter().sum::<usize>() + around).unwrap_or(u16::MAX);
+    let width = table.width().unwrap_or(LEAST);
+    let room = width.max(words.min(LEAST_TABLE));
+    table.set_width(room);
+    let room = usize::from(room);
     let fits = |most: &usize| wanted.iter().map(|it| it.min(most)).sum::<usize>() + around <= room;
     let Some(most) = (1..=room).rev().find(fits) else {
         return;
@@ -244,6 +250,27 @@ mod tests {
             sentence("3 steps of 5 % are s", 60),
             "3 steps of 5 % are s\n"
         );
+    }
+
+    #[test]
+    fn narrow_terminals_get_the_narrowest_table_that_breaks_no_word() {
+        let table = |width| {
+            let mut table = spanning(width);
+            table.set_header(["", "", "cfs", "balance"]);
+            let value = figure("12.7 µs ±8.07 ms");
+            table.add_row(["db", "throughput, requests/s", &value, &value]);
+            lines(table)
+        };
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
+        for width in [30, 40, 44] {
+            let text = table(width);
+            for word in ["throughput,", "requests/s", "12.7 µs", "±8.07 ms"] {
+                assert!(text.contains(word), "{word} is broken:\n{text}");
+            }
+            assert!(widest(&text) <= Some(44), "{text}");
+        }
+        let told = sentence(&"word ".repeat(20), 40);
+        assert!(widest(&told) <= Some(40), "{told}");
     }
 
     #[test]

@@ -38,12 +38,18 @@ pub(crate) fn seeds(comparison: &Comparison) -> Option<String> {
     Some(format!("{up_to}{most} seeds"))
 }
 
-/// Which kernels the policies of `runs` model, and by which key others are: nobody shall take a kernel of 2010 for
-/// today's. Empty if they model none.
+/// Which kernels the policies of `runs` model, see [`models`].
 pub(crate) fn kernels<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
+    let runs = runs.into_iter();
+    models(runs.map(|run| (run.policy.as_str(), run.kernel.as_deref())))
+}
+
+/// Which kernels policies model, and by which key others are: nobody shall take a kernel of 2010 for
+/// today's. Empty if they model none.
+pub(crate) fn models<'a>(policies: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
-    for run in runs {
-        let Some(kernel) = run.kernel.as_deref() else {
+    for (policy, kernel) in policies {
+        let Some(kernel) = kernel else {
             continue;
         };
         let at = all.iter().position(|(known, _)| *known == kernel);
@@ -52,8 +58,8 @@ pub(crate) fn kernels<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
             all.len() - 1
         });
         let policies = &mut all[at].1;
-        if !policies.contains(&run.policy.as_str()) {
-            policies.push(&run.policy);
+        if !policies.contains(&policy) {
+            policies.push(policy);
         }
     }
     if all.is_empty() {

@@ -12,6 +12,7 @@ use crate::compare::runs::{self, RunArgs};
 use crate::compare::schedulers::sets_unheeded;
 use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
+use crate::numbers;
 use crate::output;
 use crate::outputs::{self, Outputs};
 use corun_model::{Nanos, counted};
@@ -47,15 +48,15 @@ pub struct Args {
     policies: Vec<String>,
 
     /// The largest share of its vCPUs' time for which any VM may lack a pCPU, in percent, such as 10 or 2.5
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, allow_negative_numbers = true, value_parser = percent)]
     target: f64,
 
     /// The most VMs to add, 0 to 64
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=MOST_VMS))]
+    #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = numbers::within::<u32>(0..=MOST_VMS))]
     most: u32,
 
     /// How many different times of beginning to try for the VMs, 1 to 1000
-    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = numbers::within::<u32>(1..=1000))]
     starts: u32,
 
     /// Set a key of the host or its scheduler, such as host.costs.switch=3us; may be repeated
@@ -63,7 +64,7 @@ pub struct Args {
     sets: Vec<String>,
 
     /// Replays at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Show no progress
@@ -80,7 +81,7 @@ pub struct Args {
 }
 
 /// Each step replays a host with one VM more: what they take together grows as the square of their number.
-const MOST_VMS: i64 = 64;
+const MOST_VMS: u64 = 64;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,6 +13,7 @@ use crate::compare::beginnings::beginning;
 use crate::compare::measure;
 use crate::compare::progress::Progress;
 use crate::compare::recorded_host::replay;
+use crate::compare::schedulers;
 use corun_recording::Recording;
 use corun_report::{Run, round};
 use corun_scenario::Case;
@@ -68,6 +69,7 @@ impl Job<'_> {
         let (outcome, report) = replay(recording, case, self.policy, options, None, progress)?;
         let mut run = Run {
             policy: self.policy.to_string(),
+            kernel: schedulers::kernel(self.policy, &case.schedulers),
             seed: self.variant.seed,
             ..measure::run(&outcome, case.host.topology.pcpus())
         };

@@ -91,8 +91,12 @@ pub struct Args {
     quick: bool,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
+
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
 
     /// Draw the curves to this file, as in Figure 2 of the paper
     #[arg(long, value_name = "FILE")]
@@ -190,7 +194,9 @@ fn save(
     }
     if let Some(path) = &args.output {
         outputs::write(path, &calibration::write(found, machine))?;
-        output::note(&format!("calibration: {}", path.display()));
+        if !args.quiet {
+            output::note(&format!("calibration: {}", path.display()));
+        }
     }
     Ok(())
 }

@@ -6,10 +6,12 @@ use super::programs::{self, CONSOLIDATION, DEFAULT, SEEDS, SLICES, SUBJECTS};
 use super::verdict::{Curve, Point};
 use super::{Args, machine_case, read};
 use crate::compare::calibration::machine;
+use crate::compare::progress::Progress;
 use crate::compare::{jobs, setup};
 use crate::failure::Invalid;
 use crate::outputs::Outputs;
 use anyhow::Context;
+use corun_model::Nanos;
 use corun_policies::aql::Machine;
 use corun_scenario::Case;
 use std::num::NonZeroUsize;
@@ -49,7 +51,11 @@ pub fn run(args: &Args) -> anyhow::Result<Found> {
         "credit" => "credit",
         _ => "fair",
     };
-    let done = jobs::run(&all, threads, |job| one(job, policy))?;
+    let total = all.iter().map(|job| end(&job.case)).sum();
+    let progress = Progress::new(all.len(), total, threads, args.quiet);
+    let done = jobs::run(&all, threads, |job| one(job, policy, &progress));
+    progress.finish();
+    let done = done?;
     let mut curves: Vec<Curve> = SUBJECTS.iter().map(|of| Curve::new(of.kind)).collect();
     let mut levels: Vec<Levels> = SUBJECTS.iter().map(|_| Levels::default()).collect();
     for (job, (time, seen)) in all.iter().zip(done) {
@@ -103,8 +109,13 @@ fn host(args: &Args) -> anyhow::Result<programs::Host> {
     Ok(programs::Host::of(&machine(&case), &costs))
 }
 
+/// When a run ends.
+fn end(case: &Case) -> Nanos {
+    case.run.warm_up + case.run.duration
+}
+
 /// Time per work of the subject, and what its counters show.
-fn one(job: &Job, policy: &str) -> anyhow::Result<(f64, Vec<meter::Level>)> {
+fn one(job: &Job, policy: &str, progress: &Progress) -> anyhow::Result<(f64, Vec<meter::Level>)> {
     let run = &job.case.run;
     let simulation =
         setup::simulation(&job.case, policy, job.seed, None).map_err(Invalid::error)?;
@@ -115,7 +126,9 @@ fn one(job: &Job, policy: &str) -> anyhow::Result<(f64, Vec<meter::Level>)> {
     } else {
         simulation
     };
-    let outcome = simulation.try_run(run.warm_up, run.warm_up + run.duration, |_| {})?;
+    let end = end(&job.case);
+    let name = format!("{}, {}", SUBJECTS[job.subject].kind, job.case.name);
+    let outcome = simulation.try_run(run.warm_up, end, progress.of_run(name, end))?;
     let time = match outcome
         .clients
         .iter()

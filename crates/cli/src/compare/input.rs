@@ -48,7 +48,7 @@ pub fn open(path: &Path) -> anyhow::Result<Input> {
         bytes,
         mut source,
     } = opened(path)?;
-    let refuse = |error: io::Error| Invalid::error(format!("{name}: {error}"));
+    let refuse = |error: io::Error| Invalid::error(unreadable(&name, &error));
     let mut head = Vec::new();
     let mut beginning = source.by_ref().take(HEAD);
     beginning.read_to_end(&mut head).map_err(refuse)?;
@@ -78,7 +78,7 @@ fn opened(path: &Path) -> anyhow::Result<Unread> {
         });
     }
     let name = path.display().to_string();
-    let refuse = |error: io::Error| Invalid::error(format!("{name}: {error}"));
+    let refuse = |error: io::Error| Invalid::error(unreadable(&name, &error));
     let file = File::open(path).map_err(refuse)?;
     let bytes = file.metadata().map_err(refuse)?.len();
     Ok(Unread {
@@ -86,6 +86,14 @@ fn opened(path: &Path) -> anyhow::Result<Unread> {
         bytes,
         source: Box::new(file),
     })
+}
+
+/// Why a file cannot be read.
+fn unreadable(name: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::IsADirectory => format!("{name}: this is a directory, expected a file"),
+        _ => format!("{name}: {error}"),
+    }
 }
 
 /// The file that is read where `path` is named, for whom it matters which it is.
@@ -114,15 +122,28 @@ pub fn text(path: &Path) -> Result<String, String> {
     let most = FILE_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
-    read.map_err(|error| format!("{name}: {error}"))?;
+    read.map_err(|error| unreadable(&name, &error))?;
     in_utf8(&name, bytes)
 }
 
-fn in_utf8(name: &str, bytes: Vec<u8>) -> Result<String, String> {
+/// What is read as TOML, as text; `name` is the file's.
+///
+/// # Errors
+/// Where it is not UTF-8.
+pub fn in_utf8(name: &str, bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| {
         let (line, byte) = first_strange(&error);
-        format!("{name}:{line}: byte {byte} of the file is not UTF-8: expected TOML")
+        let what = encoding(error.as_bytes());
+        format!("{name}:{line}: byte {byte} of the file is not UTF-8{what}: expected TOML")
     })
+}
+
+/// What the file is instead of UTF-8, if its mark says so: what PowerShell and Notepad write may be that.
+fn encoding(bytes: &[u8]) -> &'static str {
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => " but UTF-16, which an editor saves as UTF-8",
+        _ => "",
+    }
 }
 
 /// The line and the place of the first byte that is not UTF-8.

@@ -7,6 +7,7 @@ use super::spans::Part;
 use super::watch::{self, Watch};
 use super::{input, jobs, measure, rtapp, schedulers, setup};
 use crate::failure::Invalid;
+use crate::numbers;
 use crate::outputs::Outputs;
 use anyhow::Context;
 use corun_model::Nanos;
@@ -30,7 +31,7 @@ pub struct RunArgs {
     pub cases: Vec<String>,
 
     /// Seed of everything random [default: the scenario's, else 1]
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    #[arg(long, value_name = "N", conflicts_with = "seeds", allow_negative_numbers = true, value_parser = numbers::within::<u64>(0..=u64::MAX))]
     pub seed: Option<u64>,
 
     /// Several seeds, such as 1,2,3 or 1..30: results are medians with their spread
@@ -46,7 +47,7 @@ pub struct RunArgs {
     pub sets: Vec<String>,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = jobs::at_least_one)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Show no progress

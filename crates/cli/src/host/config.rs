@@ -13,6 +13,7 @@
 
 use super::Args;
 use super::said::Said;
+use crate::compare::input;
 use crate::compare::schedulers::known_host_policy;
 use crate::failure::Invalid;
 use crate::output;
@@ -63,7 +64,9 @@ pub(super) fn read_places(file: &Path, said: &ArgMatches) -> anyhow::Result<Args
 
 fn document_of(file: &Path) -> anyhow::Result<Table> {
     let name = file.display().to_string();
-    let text = trusted(file).map_err(|why| Invalid::error(format!("--config {name}: {why}")))?;
+    let bytes = trusted(file).map_err(|why| Invalid::error(format!("--config {name}: {why}")))?;
+    let text = input::in_utf8(&name, bytes)
+        .map_err(|why| Invalid::error(format!("--config {why} with options of `corun host`")))?;
     tree::parse(&name, &text).map_err(Invalid::error)
 }
 
@@ -161,11 +164,11 @@ fn is_flag(arg: &Arg) -> bool {
 }
 
 /// What a file says, if it is one that nobody else could have written.
-fn trusted(path: &Path) -> Result<String, String> {
+fn trusted(path: &Path) -> Result<Vec<u8>, String> {
     let file = files::open_at_once(path).map_err(|cause| cause.to_string())?;
     let about = file.metadata().map_err(|cause| cause.to_string())?;
     if !about.is_file() {
-        return Err("is no file".to_string());
+        return Err("is no file, expected TOML with options of `corun host`".to_string());
     }
     let own = fs::metadata("/proc/self").map_or(0, |this| this.uid());
     if ![0, own].contains(&about.uid()) {
@@ -178,12 +181,14 @@ fn trusted(path: &Path) -> Result<String, String> {
         let mode = about.mode() & 0o7777;
         return Err(format!("anybody may write it (mode {mode:04o}): chmod o-w"));
     }
-    let mut text = String::new();
-    let read = file.take(LONGEST + 1).read_to_string(&mut text);
+    let mut bytes = Vec::new();
+    let read = file.take(LONGEST + 1).read_to_end(&mut bytes);
     read.map_err(|cause| cause.to_string())?;
-    match text.len() as u64 <= LONGEST {
-        true => Ok(text),
-        false => Err(format!("has more than {LONGEST} bytes")),
+    match bytes.len() as u64 <= LONGEST {
+        true => Ok(bytes),
+        false => Err(format!(
+            "has more than {LONGEST} bytes, expected TOML with options of `corun host`"
+        )),
     }
 }
 

@@ -48,8 +48,19 @@ impl Library {
     /// # Errors
     /// [`Invalid`] if something cannot be read.
     pub fn of(directory: &Path) -> anyhow::Result<Self> {
+        let expected = |why: &str| {
+            Invalid::error(format!(
+                "--experiments {}: {why}; expected a directory with claims.toml and checks/, such as experiments/ \
+                 of corun's source",
+                directory.display()
+            ))
+        };
         let mut files = BTreeMap::new();
+        fs::read_dir(directory).map_err(|error| expected(&error.to_string()))?;
         read(directory, "", DEEPEST, &mut files)?;
+        if !files.contains_key("claims.toml") {
+            return Err(expected("there is no claims.toml"));
+        }
         Ok(Self(files))
     }
 

@@ -19,6 +19,7 @@ mod work;
 use crate::compare::provenance;
 use crate::failure::Invalid;
 use crate::interrupt::{Interrupt, Interrupted};
+use crate::numbers;
 use crate::output;
 use crate::outputs::{self, Outputs};
 use checks::{Checks, Table, Terms};
@@ -45,7 +46,7 @@ pub struct Args {
     names: Vec<String>,
 
     /// Seeds 1 to N [default: those of each experiment]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::within::<u32>(1..=1000))]
     seeds: Option<u32>,
 
     /// Shorter runs and fewer seeds: those that a check names, else a quarter of the time and two seeds
@@ -82,7 +83,7 @@ pub struct Args {
     experiments: Option<PathBuf>,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N", value_parser = crate::compare::jobs::at_least_one)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = crate::compare::jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Show no progress

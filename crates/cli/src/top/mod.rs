@@ -8,6 +8,7 @@ mod screen;
 mod table;
 
 use crate::failure::Invalid;
+use crate::numbers;
 use crate::output;
 use anyhow::Context;
 use corun_linux::socket;
@@ -28,11 +29,11 @@ use std::time::Duration;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Seconds between two refreshes, 0.1 to 3600
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", value_parser = delay)]
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", allow_negative_numbers = true, value_parser = delay)]
     delay: Nanos,
 
     /// End after this many refreshes [default: never; in batch mode 1]
-    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "COUNT", allow_negative_numbers = true, value_parser = numbers::within::<u64>(1..=u64::MAX))]
     count: Option<u64>,
 
     /// Batch mode: print tables instead of taking over the terminal

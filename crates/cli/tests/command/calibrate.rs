@@ -51,6 +51,21 @@ fn what_is_found_is_written_read_and_refused_elsewhere() {
 }
 
 #[test]
+fn who_slows_whom_down_fits_the_width_of_the_terminal() {
+    for width in [40, 80, 200] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_corun"));
+        command.args(["calibrate", "--symbiosis"]);
+        let done = command.env("COLUMNS", width.to_string()).output().unwrap();
+        let text = common::printed(done);
+        let (_, pairs) = text.split_once("in brackets the model's\n").unwrap();
+        let (pairs, _) = pairs.split_once("\nCoefficients").unwrap();
+        let widest = pairs.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(width), "{width}:\n{text}");
+        assert_eq!(pairs.matches('(').count(), 64, "{width}:\n{text}");
+    }
+}
+
+#[test]
 fn a_machine_that_is_none_is_refused() {
     let refused = |args: &[&str]| refused(corun(&[&["calibrate"], args].concat()));
     assert!(refused(&["--set", "host.llc=1KB"]).contains("host.llc"));

@@ -255,6 +255,47 @@ fn it_outlives_a_storm_of_processes() {
 }
 
 #[test]
+fn files_of_others_are_neither_overwritten_nor_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("foreign"), "dear\n").unwrap();
+    fs::write(at("host.prom"), "# HELP corun_daemon_up whose\n").unwrap();
+    for name in ["foreign", "host.prom"] {
+        let before = fs::read(at(name)).unwrap();
+        for command in ["run", "restore"] {
+            let file = at(name);
+            let output = corun(
+                folder.path(),
+                &[command, "--metrics", file.to_str().unwrap()],
+            );
+            assert_eq!(output.status.code(), Some(2), "{command}");
+            let said = said(&output);
+            assert!(said.contains("--metrics") && said.contains(name), "{said}");
+            assert!(said.contains("holds something else; expected"), "{said}");
+            assert_eq!(fs::read(&file).unwrap(), before, "{command}");
+        }
+    }
+    fs::write(at("status.json"), "dear\n").unwrap();
+    for command in ["run", "restore"] {
+        let output = corun(folder.path(), &[command]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert!(said(&output).contains("--status"), "{}", said(&output));
+        assert_eq!(fs::read(at("status.json")).unwrap(), b"dear\n");
+    }
+    let state = at("state.json");
+    let output = corun(
+        folder.path(),
+        &["run", "--metrics", state.to_str().unwrap()],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("is the same file"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
 fn nonsense_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for words in [

@@ -204,3 +204,85 @@ fn help_that_cannot_be_printed_is_a_failure() {
         "{said}"
     );
 }
+
+#[test]
+fn numbers_that_are_none_are_told_what_is_accepted() {
+    let place = place("numbers");
+    for (line, accepted) in [
+        ("advise in.toml --starts 0", "a whole number from 1 to 1000"),
+        (
+            "advise in.toml --starts three",
+            "a whole number from 1 to 1000",
+        ),
+        (
+            "advise in.toml --starts -1",
+            "a whole number from 1 to 1000",
+        ),
+        ("advise in.toml --most 65", "a whole number from 0 to 64"),
+        ("advise in.toml --most -1", "a whole number from 0 to 64"),
+        ("advise in.toml --target -1", "a percentage from 0 to 100"),
+        ("reproduce --seeds 0", "a whole number from 1 to 1000"),
+        ("top -n none", "a whole number from 1 on"),
+        (
+            "guest run --own-permille 1001",
+            "a whole number from 1 to 1000",
+        ),
+        ("compare in.toml --jobs -1", "a whole number from 1 on"),
+        (
+            "compare in.toml --seed -1",
+            "a whole number up to 18446744073709551615",
+        ),
+    ] {
+        let (code, out, err) = left(place.corun(&words(line)));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{line}");
+        let value = line.rsplit(' ').next().unwrap();
+        let told = format!("invalid value '{value}' for");
+        assert!(
+            err.contains(&told) && err.contains(accepted),
+            "{line}: {err}"
+        );
+    }
+}
+
+#[test]
+fn files_that_are_none_are_told_what_is_expected() {
+    let place = place("files");
+    std::fs::create_dir_all(place.path("folder.toml")).unwrap();
+    let utf16: Vec<u8> = SCENARIO.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    place.write("utf16.toml", [&[0xff, 0xfe][..], &utf16].concat());
+    place.write("latin1.toml", b"policy = \"balance\"\n# \xe9\n");
+    for (line, expected) in [
+        (
+            "compare folder.toml",
+            "folder.toml: this is a directory, expected a file",
+        ),
+        (
+            "advise folder.toml",
+            "folder.toml: this is a directory, expected a file",
+        ),
+        (
+            "calibrate --host folder.toml",
+            "folder.toml: this is a directory, expected a file",
+        ),
+        (
+            "compare utf16.toml",
+            "is not UTF-8 but UTF-16, which an editor saves as UTF-8: expected TOML",
+        ),
+        (
+            "host --observe --config latin1.toml",
+            "--config latin1.toml:2: byte 21 of the file is not UTF-8: expected TOML with options",
+        ),
+        (
+            "reproduce --experiments in.toml",
+            "--experiments in.toml: Not a directory (os error 20); expected a directory with claims.toml",
+        ),
+        (
+            "reproduce --experiments folder.toml",
+            "--experiments folder.toml: there is no claims.toml; expected a directory with claims.toml",
+        ),
+    ] {
+        let (code, out, err) = left(place.corun(&words(line)));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{line}: {err}");
+        assert!(err.contains(expected), "{line}: {err}");
+    }
+}

@@ -8,6 +8,9 @@ use std::fmt::Write;
 const GAUGE: &str = "gauge";
 const COUNTER: &str = "counter";
 
+/// How each file of metrics begins, whatever else is in it.
+pub const BEGINNING: &str = "# HELP corun_guest_";
+
 /// A metric: its name without the prefix, its kind, what it means, and its values by labels.
 type Metric = (&'static str, &'static str, &'static str, Vec<(String, f64)>);
 

@@ -135,6 +135,13 @@ impl Importer<'_> {
             UnexpectedEof if self.gather.events > 0 => {
                 self.gather.notes.push(Note::BrokenOff { line })
             }
+            UnexpectedEof => {
+                return Err(ImportError::Damaged {
+                    file,
+                    line,
+                    why: "the packed file breaks off before any event".to_string(),
+                });
+            }
             InvalidData | InvalidInput => {
                 return Err(ImportError::Damaged {
                     file,

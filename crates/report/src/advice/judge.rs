@@ -95,6 +95,7 @@ fn figures(policy: &str, replays: &[Replayed]) -> PolicyAdvice {
     let beyond = beyond.filter_map(|vm| vm.beyond_recording_share);
     PolicyAdvice {
         policy: policy.to_string(),
+        kernel: runs.first().and_then(|run| run.kernel.clone()),
         verdict: Verdict::Own,
         ranks: Ranks::default(),
         ready_share: of(ready_share),

@@ -22,6 +22,7 @@ pub use judge::{Replayed, Spun, Tried, advice};
 pub use text::text;
 
 use crate::results::{ReplayCheck, round};
+use crate::summary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -149,6 +150,9 @@ pub enum Verdict {
 pub struct PolicyAdvice {
     /// Its name.
     pub policy: String,
+    /// The kernel that is modelled, such as `Linux 6.12`, if the policy is a model of one or done to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// Beside the host's own scheduler.
     pub verdict: Verdict,
     /// Its place among the policies, measure by measure.
@@ -274,6 +278,12 @@ impl Advice {
             Verdict::Same => "as much",
             Verdict::Worse => "more",
         }
+    }
+
+    /// Which kernels its policies model; empty if none does.
+    pub(crate) fn kernels(&self) -> String {
+        let policies = self.policies.iter();
+        summary::models(policies.map(|it| (it.policy.as_str(), it.kernel.as_deref())))
     }
 
     /// The host's own scheduler.

@@ -56,6 +56,7 @@ mod tests {
         let just = |value| Range::of([value]);
         PolicyAdvice {
             policy: name.to_string(),
+            kernel: None,
             verdict: vm.1,
             ranks: Ranks::default(),
             ready_share: just(ready),

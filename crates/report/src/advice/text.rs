@@ -22,6 +22,10 @@ pub fn text(advice: &Advice, width: u16) -> String {
     out += &sentence(&advice.confidence.sentence(), width);
     out += "\nPolicies, the least waiting first\n";
     out += &lines(policies(advice, width));
+    let kernels = advice.kernels();
+    if !kernels.is_empty() {
+        out += &sentence(&kernels, width);
+    }
     out += "\nReady time of each VM\n";
     out += &vms(advice, width);
     for overcommit in &advice.overcommit {
@@ -33,7 +37,8 @@ pub fn text(advice: &Advice, width: u16) -> String {
         out += &lines(steps(overcommit, width));
     }
     for open in &advice.open {
-        out += &format!("\nNot known: {}\n", open.question);
+        out.push('\n');
+        out += &sentence(&format!("Not known: {}", open.question), width);
         out += &lines(answers(open, width));
     }
     out.push('\n');

@@ -26,6 +26,8 @@ struct Page<'a> {
     replays: usize,
     ranking: Vec<Ranking>,
     policies: Vec<PolicyRow<'a>>,
+    /// Which kernels are modelled.
+    kernels: String,
     vms: VmTable<'a>,
     growth: Option<Growth<'a>>,
     open: Vec<OpenTable<'a>>,
@@ -128,6 +130,7 @@ pub fn page(
         replays: replays.first().map_or(0, |(_, runs)| runs.len()),
         ranking: ranking(advice),
         policies: advice.policies.iter().map(|it| row(advice, it)).collect(),
+        kernels: advice.kernels(),
         vms: vms(advice, &shown),
         growth: growth(&advice.overcommit),
         open: open(advice),

@@ -20,7 +20,10 @@ pub fn text(sensitivity: &Sensitivity, width: u16) -> String {
     let mut out = format!("{}\n", sensitivity.parameter);
     let groups = sensitivity.groups();
     for group in groups.iter().take(SHOWN) {
-        out += &heading(sensitivity, group);
+        out += &format!(
+            "\n{}\n",
+            textwrap::fill(&heading(sensitivity, group), text_width(width))
+        );
         for columns in columns(sensitivity, group, width) {
             let some: Vec<&Line> = columns.iter().map(|&at| &group[at]).collect();
             out += &lines(table(sensitivity, &some, width));
@@ -41,7 +44,7 @@ fn heading(sensitivity: &Sensitivity, group: &[Line]) -> String {
         "" => String::new(),
         case => format!("{case}, "),
     };
-    format!("\n{case}{}: {}\n", line.of, sensitivity.caption(line))
+    format!("{case}{}: {}", line.of, sensitivity.caption(line))
 }
 
 fn legend(sensitivity: &Sensitivity) -> String {

@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let fit = fit::fit(&measured.pairs).map_err(anyhow::Error::msg)?;
     match args.json {
         true => output::json(&in_json(&measured, &fit, &machine))?,
-        false => output::print(&in_words(&measured, &fit, &machine))?,
+        false => output::print(&in_words(&measured, &fit, &machine, output::width()))?,
     }
     if let Some(warning) = judged(fit.residual).map_err(anyhow::Error::msg)? {
         output::note(&warning);
@@ -124,37 +124,36 @@ fn save(args: &Args, measured: &Measured, fit: &Fit, machine: &Machine) -> anyho
     );
     let text = calibration::write(&found, machine, &source);
     outputs::write(path, &text)?;
-    output::note(&format!("calibration: {}", path.display()));
+    if !args.quiet {
+        output::note(&format!("calibration: {}", path.display()));
+    }
     Ok(())
 }
 
-fn in_words(measured: &Measured, fit: &Fit, machine: &Machine) -> String {
+/// Columns of a program's name …
+const NAME: usize = 16;
+/// … and of what it does to another one, in [`in_words`].
+const CELL: usize = 15;
+
+/// The result for a terminal of `width` columns: who is beside whom in as many tables as that takes.
+fn in_words(measured: &Measured, fit: &Fit, machine: &Machine, width: u16) -> String {
     let mut text = format!("{machine}\nCycles of the programs alone, per cent\n\n");
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "{:16}{:>8}{:>8}{:>8}",
+        "{:NAME$}{:>8}{:>8}{:>8}",
         "", "base", "misses", "waiting"
     );
     for (name, of) in measured.names.iter().zip(&measured.alone) {
         let [base, miss, wait] = [of.base, of.miss, of.wait].map(|share| 100.0 * share);
-        let _ = writeln!(text, "{name:16}{base:8.1}{miss:8.1}{wait:8.1}");
+        let _ = writeln!(text, "{name:NAME$}{base:8.1}{miss:8.1}{wait:8.1}");
     }
-    text += "\nTime per work beside another one, relative to alone; in brackets the model's\n\n";
-    let heads: String = measured
-        .names
-        .iter()
-        .map(|name| format!("{name:>15}"))
-        .collect();
-    let _ = writeln!(text, "{:16}{heads}", "");
-    for (own, name) in measured.names.iter().enumerate() {
-        let mut row = vec![String::new(); measured.names.len()];
-        for pair in measured.pairs.iter().filter(|pair| pair.programs[0] == own) {
-            let modelled = pair.modelled(&fit.coefficients);
-            row[pair.programs[1]] = format!("{:.2} ({modelled:.2})", pair.slowdown);
-        }
-        let row: String = row.iter().map(|cell| format!("{cell:>15}")).collect();
-        let _ = writeln!(text, "{name:16}{row}");
+    text += "\nTime per work beside another one, relative to alone; in brackets the model's\n";
+    let across = usize::from(width).saturating_sub(NAME) / CELL;
+    let others: Vec<usize> = (0..measured.names.len()).collect();
+    for others in others.chunks(across.max(1)) {
+        text += "\n";
+        text += &beside(measured, fit, others);
     }
     let of = &fit.coefficients;
     let _ = write!(
@@ -169,6 +168,28 @@ fn in_words(measured: &Measured, fit: &Fit, machine: &Machine) -> String {
         100.0 * fit.residual,
         100.0 * fit.worst
     );
+    text
+}
+
+/// What some of the programs do to each, a row for each.
+fn beside(measured: &Measured, fit: &Fit, others: &[usize]) -> String {
+    let line = |name: &str, cells: Vec<String>| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
+        format!("{name:NAME$}{cells}\n")
+    };
+    let heads = others.iter().map(|&other| measured.names[other].clone());
+    let mut text = line("", heads.collect());
+    for (own, name) in measured.names.iter().enumerate() {
+        let cell = |&other: &usize| {
+            let mut pairs = measured.pairs.iter();
+            let found = pairs.find(|pair| pair.programs == [own, other]);
+            found.map_or_else(String::new, |pair| {
+                let modelled = pair.modelled(&fit.coefficients);
+                format!("{:.2} ({modelled:.2})", pair.slowdown)
+            })
+        };
+        text += &line(name, others.iter().map(cell).collect());
+    }
     text
 }
 

@@ -123,7 +123,7 @@ impl<S: Services> Native<S> {
     pub fn timer_elsewhere(&mut self, now: Nanos, here: u32, cpu: u32) {
         // SAFETY: no pointers are passed.
         self.enter(Callback::Timer, now, here, || unsafe {
-            (Self::C.timer)(cpu as i32)
+            (Self::CALLBACKS.timer)(cpu as i32)
         });
     }
 

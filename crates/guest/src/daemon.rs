@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The daemon: which threads may be moved, whether any should be, and how fast to beat. Everything here may
-//! be late; what must be on time is in [`heart`](crate::heart) and [`migrater`](crate::migrater).
+//! be late; what must be on time is in [`heart`] and [`migrater`](crate::migrater).
 
 use crate::detector::bpf::{Sightings, trace};
 use crate::detector::sampled::{Sampled, Search};

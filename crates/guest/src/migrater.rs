@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Between the heartbeats and the decisions: what beats, requests and masks mean to
-//! [`Core`](corun_policies::vmigrater::Core), and what its moves mean to threads.
+//! [`Core`], and what its moves mean to threads.
 //!
 //! Every heartbeat asks for decisions, so that they are made on a vCPU that runs, whichever does. The
 //! migrater is behind a lock that beats only try: one whose holder was descheduled costs a few decisions,

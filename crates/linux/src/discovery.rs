@@ -245,37 +245,40 @@ impl Vm {
         }
         let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
         let threads = process.threads();
-        let mut new = threads.clone();
-        new.retain(|tid| !known(tid));
-        let number = |&tid: &u32| {
-            (
-                tid,
-                process
-                    .thread(tid)
-                    .name()
-                    .and_then(|name| vcpu_number(&name)),
-            )
-        };
-        let new = new.iter().map(number).collect();
+        let number = |tid| vcpu_number(&process.thread(tid).name()?);
+        let new = threads.iter().copied().filter(|tid| !known(tid));
+        let new = new.map(|tid| (tid, number(tid))).collect();
         self.left_out = 0;
+        self.add_vcpus(new, &weights, tables, next_task);
+        self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
+        self.left_out += helpers::refresh(&mut self.helpers, &self.vcpus, &process, tgid, &threads);
+    }
+
+    /// Adds those of its `new` threads, with the numbers that their names say, that are vCPUs.
+    fn add_vcpus(
+        &mut self,
+        new: Vec<(u32, Option<u32>)>,
+        weights: &Weights,
+        tables: &Tables<'_, '_>,
+        next_task: &mut u32,
+    ) {
+        let tgid = self.key.tgid;
         for (tid, number) in self.may_be_vcpus(new) {
-            let mut vcpu =
-                match open_vcpu((tgid, tid), number, &weights, tables, TaskId(*next_task)) {
-                    Ok(Some(vcpu)) => vcpu,
-                    Ok(None) => continue,
-                    Err(why) => {
-                        self.left_out += usize::from(descriptors::are_all_taken(&why));
-                        continue;
-                    }
-                };
+            let mut vcpu = match open_vcpu((tgid, tid), number, weights, tables, TaskId(*next_task))
+            {
+                Ok(Some(vcpu)) => vcpu,
+                Ok(None) => continue,
+                Err(why) => {
+                    self.left_out += usize::from(descriptors::are_all_taken(&why));
+                    continue;
+                }
+            };
             *next_task += 1;
             // It may have been taken for something else before it had its name.
             let was = self.helpers.iter().find(|helper| helper.key == vcpu.key);
             vcpu.told = was.map(|helper| helper.told);
             self.vcpus.push(vcpu);
         }
-        self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
-        self.left_out += helpers::refresh(&mut self.helpers, &self.vcpus, &process, tgid, &threads);
     }
 
     /// Which of its threads that are no known vCPUs may be some, with the numbers that their names say. Where a VMM names

@@ -356,7 +356,7 @@ pub struct Claim {
     /// Its weight among its siblings; [`Claim::NEUTRAL`] is what it has by default.
     pub share: u32,
     /// Rescheduling latency: how long it may stay ready, while it has some of `allotment` left, ns;
-    /// 0: the host's, as of any task. From the neutral one of [`Allotments`] on it is no promise: the
+    /// 0: the host's, as of any task. From the neutral one of [`Allotments`](crate::Allotments) on it is no promise: the
     /// vCPU waits its turn, and preempts the less readily the longer it is.
     pub latency: Nanos,
     /// How much it may run in a period under that promise, ns.

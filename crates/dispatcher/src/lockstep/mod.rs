@@ -2,7 +2,7 @@
 //! Lockstep: what the kernel decided, decided again by the native build.
 //!
 //! `corun host --record` writes down every callback of the BPF dispatcher: all it was told and all
-//! it did (`dispatcher/platform/tap.h`). [`replay`] runs the native build through the same
+//! it did (`dispatcher/platform/tap.h`). [`replay()`] runs the native build through the same
 //! callbacks, tells it the same, and compares every decision. That is what entitles the simulator
 //! to speak for the kernel.
 //!

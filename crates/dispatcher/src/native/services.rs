@@ -36,18 +36,28 @@ pub enum Build {
 
 /// What the dispatcher is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub enum Callback {
+    /// A task wakes: it is to be said which pCPU it should go to.
     SelectCpu,
+    /// A task is ready and must be queued.
     Enqueue,
+    /// A pCPU needs something to run.
     Dispatch,
+    /// A task has a pCPU from now on.
     Running,
+    /// A task loses its pCPU.
     Stopping,
+    /// A task lets others go first.
     Yield,
+    /// The timer of a pCPU fired.
     Timer,
+    /// The release timer of a pCPU fired.
     Release,
+    /// A sibling waits for a ready vCPU to flush its TLB.
     FlushIpi,
+    /// A task exists from now on.
     InitTask,
+    /// A task is gone.
     ExitTask,
 }
 
@@ -72,6 +82,9 @@ impl Callback {
 
 /// What the dispatcher needs done. Tasks are indices as given by [`Native::add_task`], queues are
 /// numbered like pCPUs; from [`MAX_PCPUS`] on, they hold the tasks that are parked there.
+///
+/// [`Native::add_task`]: super::Native::add_task
+/// [`MAX_PCPUS`]: crate::MAX_PCPUS
 pub trait Services {
     /// Was `cpu` idle? If so it is claimed.
     fn claim_idle(&mut self, cpu: u32) -> bool;
@@ -97,6 +110,10 @@ pub trait Services {
     fn set_slice(&mut self, task: usize, slice: Nanos);
     /// Calls [`Native::timer`] for the pCPU `timer` after `delay`; from [`MAX_PCPUS`] on
     /// [`Native::release`], for the pCPU that is so much less.
+    ///
+    /// [`Native::timer`]: super::Native::timer
+    /// [`Native::release`]: super::Native::release
+    /// [`MAX_PCPUS`]: crate::MAX_PCPUS
     fn start_timer(&mut self, timer: u32, delay: Nanos);
 
     /// Which of the dispatcher's builds works for this host.

@@ -4,7 +4,7 @@
 //! No manager is called. Names come from the command line (`-name guest=X`, `--id X`), UUIDs from
 //! `-uuid` or SMBIOS there. A manager is known by what it leaves: libvirt by the scope it makes
 //! (`machine-qemu\x2d1\x2dweb.scope`) or the VM's file in /run/libvirt/qemu, Proxmox by
-//! /etc/pve/qemu-server/<id>.conf, which also has the name people gave, KubeVirt by the pod's
+//! `/etc/pve/qemu-server/<id>.conf`, which also has the name people gave, KubeVirt by the pod's
 //! cgroup, with libvirt's domain `<namespace>_<name>` inside, OpenStack by the names that Nova
 //! gives (`instance-%08x`).
 

@@ -13,7 +13,7 @@
 //! printed, all of Table 5 would have a pCPU at the default slice), shares are of weights instead of
 //! numbers, which is the same where weights are equal, and need not divide evenly: the vCPU that
 //! begins in a pCPU's share is that pCPU's. A vCPU whose weight is worth more than a pCPU counts as
-//! one pCPU ([`usable`]), since it cannot use more; else pCPUs would idle while others have too few.
+//! one pCPU ([`usable()`]), since it cannot use more; else pCPUs would idle while others have too few.
 //!
 //! Between rounds, vCPUs of the same type are as good as each other: the places that a type has go
 //! first to those that had them before ([`keep_places`]).

@@ -67,7 +67,7 @@ pub(super) struct Thread {
     pub vruntime: Nanos,
     /// Work since it got its vCPU last.
     pub ran: Nanos,
-    /// Share of time for which it could run, of [`FULL`](crate::sched::fair::FULL).
+    /// Share of time for which it could run, of [`FULL`].
     pub load: Average,
     pub wakes: Wakes,
     /// Spin locks held or wanted: the guest does not preempt it.

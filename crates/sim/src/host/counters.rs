@@ -4,7 +4,7 @@
 //! 2016, §3.3.2).
 //!
 //! An instruction takes a cycle of 2.6 GHz of those in which a task is at work, as its
-//! [`Mix`](crate::workload::Mix) says; references and misses are the lines that its walk brings into
+//! [`Mix`] says; references and misses are the lines that its walk brings into
 //! its L2 and its last-level cache. Looking changes nothing.
 //!
 //! Counters are of a vCPU's thread, in the guest and in the host (`perf_event_open()` of a thread that

@@ -2,7 +2,14 @@
 //! `corun compare --events`: a simulated run, written as a recording, is read as what it was.
 
 use super::place;
+use crate::common::Place;
 use serde_json::Value;
+
+/// Runs `command`, which writes events to `run.ftrace`, and reads these as a recording. Returns what is replayed.
+fn replayed(place: &Place, command: &str) -> Value {
+    place.prints(&command.split(' ').collect::<Vec<_>>());
+    place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"])
+}
 
 /// Two pCPUs that were busy all the time, and as many switches.
 #[test]
@@ -38,8 +45,7 @@ fn events_tell_whose_thread_each_is() {
     place.write("pair.toml", pair);
     for seed in ["1", "2", "3"] {
         let run = format!("compare pair.toml --policies cfs --seed {seed} --events run.ftrace");
-        place.prints(&run.split(' ').collect::<Vec<_>>());
-        let again = place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"]);
+        let again = replayed(&place, &run);
         let vcpus = again["replay"]["vcpus"].as_array().unwrap();
         let mut found: Vec<_> = vcpus.iter().map(|it| it["name"].to_string()).collect();
         found.sort();
@@ -56,8 +62,7 @@ fn events_go_on_to_the_end_of_the_run() {
                  [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
     place.write("quiet.toml", quiet);
     let run = "compare quiet.toml --policies cfs --events run.ftrace";
-    place.prints(&run.split(' ').collect::<Vec<_>>());
-    let again = place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"]);
+    let again = replayed(&place, run);
     for vcpu in again["replay"]["vcpus"].as_array().unwrap() {
         let recorded = vcpu["run_s"]["recorded"].as_f64().unwrap();
         assert!((recorded - 0.1).abs() < 0.001, "{again}");

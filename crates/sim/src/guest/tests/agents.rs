@@ -3,7 +3,7 @@
 //! [`super::io_inactivity`].
 
 use super::*;
-use crate::device::disk::{DiskParams, MediumParams, Share, SsdParams};
+use crate::device::disk::{DiskParams, MediumParams, SsdParams};
 use crate::load::{AgentAchieved, IoAchieved};
 use crate::sched::cfs::{Cfs, CfsParams};
 use corun_policies::vmigrater::MigraterParams;
@@ -37,14 +37,7 @@ fn ssd() -> DiskSpec {
 
 fn stored(mut spec: VmSpec, agent: Option<Agent>) -> VmSpec {
     spec.params.agent = agent;
-    spec.disk = Some(DiskUse {
-        disk: 0,
-        size: 32 << 30,
-        share: Share {
-            weight: 100,
-            quota: None,
-        },
-    });
+    spec.disk = Some(image());
     spec
 }
 

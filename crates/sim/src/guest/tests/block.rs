@@ -2,7 +2,7 @@
 //! Reads and writes that can be reckoned by hand.
 
 use super::*;
-use crate::device::disk::{DiskParams, HddParams, MediumParams, SchedulerParams, Share, SsdParams};
+use crate::device::disk::{DiskParams, HddParams, MediumParams, SchedulerParams, SsdParams};
 use crate::load::IoAchieved;
 use corun_model::time::US;
 
@@ -41,14 +41,7 @@ fn hdd() -> DiskSpec {
 
 /// With an image on the first disk.
 fn stored(mut vm: VmSpec) -> VmSpec {
-    vm.disk = Some(DiskUse {
-        disk: 0,
-        size: 32 << 30,
-        share: Share {
-            weight: 100,
-            quota: None,
-        },
-    });
+    vm.disk = Some(image());
     vm
 }
 

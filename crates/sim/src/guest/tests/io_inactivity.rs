@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::device::disk::{
-    AnticipatoryParams, DiskParams, HddParams, MediumParams, SchedulerParams, Share, SsdParams,
+    AnticipatoryParams, DiskParams, HddParams, MediumParams, SchedulerParams, SsdParams,
 };
 use crate::load::IoAchieved;
 use crate::sched::cfs::{Cfs, CfsParams};
@@ -42,14 +42,7 @@ fn guest(name: &str, readers: usize, weight: Option<u32>) -> VmSpec {
     spec.threads
         .iter_mut()
         .for_each(|thread| thread.vcpu = None);
-    spec.disk = Some(DiskUse {
-        disk: 0,
-        size: 32 << 30,
-        share: Share {
-            weight: 100,
-            quota: None,
-        },
-    });
+    spec.disk = Some(image());
     spec
 }
 

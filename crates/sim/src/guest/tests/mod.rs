@@ -26,6 +26,7 @@ mod told;
 pub(crate) use random::random_program;
 
 use super::*;
+use crate::device::disk::Share;
 use crate::host::{Costs, HardwareParams, HostParams};
 use crate::workload::Program;
 use crate::{Outcome, Simulation};
@@ -65,6 +66,18 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
 fn on(pcpu: u32, mut vm: VmSpec) -> VmSpec {
     vm.allowed = [PcpuId(pcpu)].into_iter().collect();
     vm
+}
+
+/// An image of 32 GiB on the first disk, with a share of the usual weight and no quota.
+fn image() -> DiskUse {
+    DiskUse {
+        disk: 0,
+        size: 32 << 30,
+        share: Share {
+            weight: 100,
+            quota: None,
+        },
+    }
 }
 
 fn machine(pcpus: u32, costs: Costs) -> HostParams {

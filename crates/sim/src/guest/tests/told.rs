@@ -2,7 +2,7 @@
 //! What guests tell observers of their disks and ports.
 
 use super::*;
-use crate::device::disk::{DiskParams, MediumParams, SchedulerParams, Share, SsdParams};
+use crate::device::disk::{DiskParams, MediumParams, SchedulerParams, SsdParams};
 use crate::device::net::{ClientKind, ClientSpec, Pace, Requests};
 use crate::host::{Counter, Instant, Lane, Observer, Span, Task, TaskState, VcpuActivity};
 use corun_model::time::US;
@@ -109,14 +109,7 @@ fn requests_from_their_issue_to_their_delivery() {
         "compute 110us; write 4KB random",
     ];
     let mut spec = vm("a", params, &programs);
-    spec.disk = Some(DiskUse {
-        disk: 0,
-        size: 32 << 30,
-        share: Share {
-            weight: 100,
-            quota: None,
-        },
-    });
+    spec.disk = Some(image());
     let guests = Guests::with_disks(vec![spec], Vec::new(), &[ssd()], 1).unwrap();
     // The write waits for the drive, which is done with the read at 158 us.
     assert_eq!(

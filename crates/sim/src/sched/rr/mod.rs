@@ -2,7 +2,7 @@
 //! CFS with real-time VMs: how the balance-scheduling paper imitates co-scheduling.
 //!
 //! Sukwong & Kim, EuroSys 2011, Appendix B, compare their dynamic time-slice co-scheduling with "the
-//! co-scheduling in [Ousterhout1982]", which they mimic "by changing vCPUs' scheduling class from
+//! co-scheduling in \[Ousterhout1982\]", which they mimic "by changing vCPUs' scheduling class from
 //! SCHED_OTHER (CFS) to SCHED_RR (RT scheduling) with the priority of 20". So the vCPUs of VMs that
 //! are [`VmInfo::realtime`] go before all others, one per pCPU as long as there is room, until their
 //! share of each period is spent; everybody else is under [`cfs`](crate::sched::cfs).

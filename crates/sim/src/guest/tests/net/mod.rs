@@ -3,6 +3,7 @@
 
 mod descheduled;
 mod presence;
+mod queues;
 
 use super::*;
 use crate::device::net::{

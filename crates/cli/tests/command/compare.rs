@@ -445,7 +445,7 @@ fn what_is_wrong_by_itself_is_told_at_once() {
 
 #[test]
 fn threads_do_not_eat_all_memory() {
-    let place = Place::new("threads");
+    let place = Place::new("threads-too-many");
     let text = "[host]\npcpus = 2\n[run]\nduration = \"1ms\"\nwarm_up = \"0s\"\npolicies = [\"cfs\"]\n\
         [vm.a]\ncount = 4096\nvcpus = 1\n[[vm.a.thread]]\ncount = 65536\nprogram = \"compute 1ms; count x\"\n";
     place.write("host.toml", text);
@@ -466,7 +466,7 @@ fn threads_do_not_eat_all_memory() {
 
 #[test]
 fn the_modelled_kernel_is_named() {
-    let place = Place::new("kernel");
+    let place = Place::new("kernel-named");
     let text = "[host]\npcpus = 2\n[run]\nduration = \"10ms\"\nwarm_up = \"0s\"\n\
         policies = [\"cfs\", \"cfs-balance\", \"eevdf\", \"balance\"]\n[vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
     place.write("host.toml", text);

@@ -99,7 +99,9 @@ fn results_are_printed_though_a_file_could_not_be_written() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let (out, said) = (output.stdout, output.stderr);
         assert!(String::from_utf8_lossy(&out).contains("throughput"));
-        assert!(String::from_utf8_lossy(&said).contains("cannot write /dev/full"));
+        let told = format!("corun: {option}: cannot write /dev/full: No space left");
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(&told), "{said}");
     }
 }
 

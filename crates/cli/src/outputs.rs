@@ -319,7 +319,8 @@ fn named(
     text: impl FnOnce() -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
-    write(file, &text().with_context(|| format!("the {what}"))?)?;
+    let text = text().with_context(|| format!("the {what}"))?;
+    write(file, &text).with_context(|| format!("--{what}"))?;
     if !quiet {
         output::note(&format!("{what}: {}", file.display()));
     }

@@ -302,6 +302,11 @@ try {
   await test("axes are labelled", () => labels(page));
   await test("it is read aloud", () => aloud(page));
   await test("timelines zoom", () => zoom(page));
+  await test("long names are shortened beside rows", async () => {
+    const names = ["web/0", "tenant-7.production-eu-west-1/12"];
+    const shown = await page.evaluate((names) => names.map(short), names);
+    assert.deepEqual(shown, ["web/0", "…-eu-west-1/12"]);
+  });
   await test("it needs no colours", () => grey(page));
   await test("it prints", () => paper(page));
   quiet();

@@ -57,6 +57,14 @@ function firstAfter(row, time) {
   return low;
 }
 
+/** Characters of a row's name beside it. */
+const BESIDE = 14;
+
+/** A row's name as there is room for it: its end tells which of several alike it is, and which vCPU. */
+function short(name) {
+  return name.length <= BESIDE ? name : "…" + name.slice(1 - BESIDE);
+}
+
 /** The pictures of a case, and what moves them. */
 class Timelines {
   constructor(section, all) {
@@ -117,8 +125,9 @@ class Timelines {
     });
     const spans = many(this.timeline);
     const readout = this.section.querySelector(".readout");
+    const after = this.timeline.from === 0 ? "" : `after ${time(this.timeline.from)} `;
     readout.textContent =
-      `Shown: ${time(begin)} to ${time(begin + width)} after ${time(this.timeline.from)} of the run; ` +
+      `Shown: ${time(begin)} to ${time(begin + width)} ${after}of the run; ` +
       `the timeline has ${amount(spans)} spans.`;
     this.section.dataset.from = begin;
     this.section.dataset.until = begin + width;
@@ -142,7 +151,7 @@ class Timelines {
   picture(box, which) {
     const most = Math.max(...this.rows.map((rows) => rows[which].length));
     const lane = Math.min(20, Math.max(5, Math.floor(900 / most)));
-    const longest = Math.max(...this.rows.flatMap((rows) => rows[which].map((row) => row.name.length)));
+    const longest = Math.max(...this.rows.flatMap((rows) => rows[which].map((row) => short(row.name).length)));
     const made = chart(box, {
       height: lane * most + 32,
       legend: { show: false },
@@ -156,9 +165,9 @@ class Timelines {
       axes: [
         axis({ values: (_, at) => at.map(time), space: 90, size: 28 }),
         axis({
-          size: Math.min(120, 14 + 7.5 * longest),
+          size: 14 + 7.5 * longest,
           splits: () => this.labelled(which, lane).map((at) => at + 0.5),
-          values: (_, at) => at.map((row) => this.rows[this.policy][which][Math.floor(row)].name),
+          values: (_, at) => at.map((row) => short(this.rows[this.policy][which][Math.floor(row)].name)),
           grid: { show: false },
           ticks: { show: false },
           gap: 4,

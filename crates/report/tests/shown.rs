@@ -229,6 +229,23 @@ fn rows_that_say_nothing_are_left_out() {
 }
 
 #[test]
+fn charts_say_whom_they_leave_out() {
+    let shown = |vms: usize| {
+        let mut compared = comparison(1, &[""], &["cfs", "a"]);
+        for run in &mut compared.runs {
+            run.vms = (0..vms)
+                .map(|at| vm(&format!("vm{at}"), 1.0, 0.5, 0.2, None))
+                .collect();
+        }
+        page(&compared, &About::default()).unwrap()
+    };
+    assert!(!shown(12).contains("Charts show"));
+    let many = shown(100);
+    assert!(many.contains("Charts show the first 12 of 100 VMs."));
+    assert!(many.contains("… and 84 more VMs: see --json."));
+}
+
+#[test]
 fn siblings_are_told_of_beside_whatever_co_schedules() {
     for (policy, shown) in [
         ("cosched-dt", true),

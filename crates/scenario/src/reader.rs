@@ -5,7 +5,7 @@
 //! so that reading goes on and finds the next problem. Keys nobody asked for are unknown keys.
 
 use crate::problem::{Located, Place, Problem, Problems};
-use crate::suggest::nearest;
+use crate::suggest::meant;
 use crate::tree::{Entry, Node, Table, Value};
 use corun_model::{Nanos, PcpuSet, size, time};
 use std::cell::RefCell;
@@ -381,7 +381,16 @@ impl<'a> Reader<'a> {
 
     /// All tables within the table `key`, by name: `[vm.web]`, `[vm.db]`.
     pub fn named(&self, key: &'static str) -> Vec<(&'a str, Reader<'a>)> {
-        let Some(outer) = self.table(key) else {
+        let Some(outer) = self.find(key) else {
+            return Vec::new();
+        };
+        let Value::Table(_) = &outer.value else {
+            let name = self.key(key);
+            let expected = format!("tables with a name each, such as [{name}.NAME]");
+            self.wrong::<()>(key, &outer.value, &expected);
+            return Vec::new();
+        };
+        let Some(outer) = self.inner(key, outer) else {
             return Vec::new();
         };
         let inner =
@@ -392,7 +401,7 @@ impl<'a> Reader<'a> {
     /// The tables of a list, at least one: `[[vm.db.thread]]`.
     pub fn tables(&self, key: &'static str) -> Option<Vec<Reader<'a>>> {
         let node = self.find(key)?;
-        let expected = "a list of tables, written [[…]]";
+        let expected = &format!("a list of tables, written [[{}]]", self.key(key));
         let list = match &node.value {
             Value::List(list) if !list.is_empty() => list,
             other => return self.wrong(key, other, expected),
@@ -417,7 +426,7 @@ impl<'a> Reader<'a> {
             .iter()
             .filter(|entry| !known.contains(&entry.key.as_str()))
         {
-            let guess = nearest(&entry.key, known.iter().copied());
+            let guess = meant(&entry.key, &known);
             let guess = guess.map_or(String::new(), |guess| format!(", did you mean {guess:?}?"));
             self.problems.push(Problem {
                 place: entry.place.clone(),

@@ -19,6 +19,31 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
+/// Keys that people know from elsewhere (libvirt, Docker, QEMU, OpenStack), and what says the same here.
+const ELSEWHERE: [(&[&str], &str); 8] = [
+    (&["cores", "sockets", "threads_per_core"], "topology"),
+    (&["cpus", "vcpu", "smp", "cores"], "vcpus"),
+    (&["program", "programs", "code"], "thread"),
+    (&["cpu_quota", "quota", "cpu_limit", "limit"], "cpu_max"),
+    (
+        &["shares", "cpu_shares", "cpu_weight", "priority"],
+        "weight",
+    ),
+    (&["affinity", "cpuset", "cpus_allowed", "pin"], "allowed"),
+    (&["vcpupin", "pinning", "vcpu_pin"], "vcpu_allowed"),
+    (&["iops", "bandwidth", "io_limit"], "io_quota"),
+];
+
+/// The known key that says what `key` says elsewhere, or is spelt nearly like it.
+pub fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    let here = |(others, ours): &(&[&str], &str)| {
+        let ours = known.iter().find(|known| *known == ours)?;
+        others.contains(&key).then_some(*ours)
+    };
+    let elsewhere = ELSEWHERE.iter().find_map(here);
+    elsewhere.or_else(|| nearest(key, known.iter().copied()))
+}
+
 /// For messages about an unknown name: the guess, if there is one, and all that is accepted.
 pub fn or_nearest(name: &str, known: &[&str]) -> String {
     let accepted = match known {
@@ -38,6 +63,26 @@ pub fn or_nearest(name: &str, known: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_elsewhere_are_understood_where_they_mean_something() {
+        let vm = [
+            "allowed", "cpu_max", "io_quota", "thread", "vcpus", "weight",
+        ];
+        for (key, ours) in [
+            ("cpu_quota", Some("cpu_max")),
+            ("cpus", Some("vcpus")),
+            ("program", Some("thread")),
+            ("shares", Some("weight")),
+            ("weigth", Some("weight")),
+            ("memory", None),
+        ] {
+            assert_eq!(meant(key, &vm), ours, "{key}");
+        }
+        assert_eq!(meant("cpus", &["pcpus", "topology"]), Some("pcpus"));
+        assert_eq!(meant("sockets", &["pcpus", "topology"]), Some("topology"));
+        assert_eq!(meant("cpu_quota", &["hz"]), None);
+    }
 
     #[test]
     fn small_slips_are_guessed_and_no_more() {

@@ -66,11 +66,25 @@ fn lists_of_nothing() {
 }
 
 #[test]
+fn tables_that_are_written_otherwise() {
+    says(
+        problems("[host]\npcpus = 2\n[[vm]]\nname = \"a\"\nvcpus = 1\n"),
+        &["host.toml:3: vm: found a list, expected tables with a name each, such as [vm.NAME]"],
+    );
+    says(
+        with("[vm.none]\nvcpus = 1\n[vm.none.thread]\nprogram = \"compute 1ms\""),
+        &[
+            "host.toml:8: vm.none.thread: found a table, expected a list of tables, written [[vm.none.thread]]",
+        ],
+    );
+}
+
+#[test]
 fn lists_and_tables_of_nothing_that_should_do_something() {
     says(
         with("[vm.none]\nvcpus = 1\nthread = []"),
         &[
-            "host.toml:8: vm.none.thread: found an empty list, expected a list of tables, written [[…]]",
+            "host.toml:8: vm.none.thread: found an empty list, expected a list of tables, written [[vm.none.thread]]",
         ],
     );
     says(

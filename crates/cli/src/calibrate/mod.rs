@@ -190,10 +190,10 @@ fn save(
     machine: &Machine,
 ) -> anyhow::Result<()> {
     if let Some(path) = &args.svg {
-        outputs::write(path, &draw::svg(curves, &machine.to_string()))?;
+        outputs::write(path, &draw::svg(curves, &machine.to_string())).context("--svg")?;
     }
     if let Some(path) = &args.output {
-        outputs::write(path, &calibration::write(found, machine))?;
+        outputs::write(path, &calibration::write(found, machine)).context("--output")?;
         if !args.quiet {
             output::note(&format!("calibration: {}", path.display()));
         }

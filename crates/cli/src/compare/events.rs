@@ -29,7 +29,9 @@ pub type Events = Watched<Writer<BufWriter<File>>>;
 /// # Errors
 /// If the file cannot be written.
 pub fn create(file: &Path, pcpus: u32, policy: &str) -> anyhow::Result<Events> {
-    Watched::create(file, |out| Writer::new(BufWriter::new(out), pcpus, policy))
+    Watched::create("--events", file, |out| {
+        Writer::new(BufWriter::new(out), pcpus, policy)
+    })
 }
 
 impl<W: Write> Observer for Watcher<Writer<W>> {

@@ -31,7 +31,7 @@ pub struct RunArgs {
     pub cases: Vec<String>,
 
     /// Seed of everything random [default: the scenario's, else 1]
-    #[arg(long, value_name = "N", conflicts_with = "seeds", allow_negative_numbers = true, value_parser = numbers::within::<u64>(0..=u64::MAX))]
+    #[arg(long, value_name = "N", conflicts_with = "seeds", allow_negative_numbers = true, value_parser = numbers::within::<u64>(0..=MOST_SEED))]
     pub seed: Option<u64>,
 
     /// Several seeds, such as 1,2,3 or 1..30: results are medians with their spread
@@ -57,6 +57,9 @@ pub struct RunArgs {
 
 /// A seed, or all from one to another.
 pub type Seeds = RangeInclusive<u64>;
+
+/// The largest seed, as in scenarios: TOML has no larger numbers.
+const MOST_SEED: u64 = i64::MAX as u64;
 
 /// The most seeds that one range may have; more would take days.
 const MOST_SEEDS: u64 = 1000;

@@ -22,22 +22,28 @@ struct Shared<T> {
 
 /// A file that is being written by a `T`.
 pub struct Watched<T> {
+    option: &'static str,
     file: PathBuf,
     unfinished: Unfinished,
     shared: Rc<RefCell<Shared<T>>>,
 }
 
 impl<T> Watched<T> {
-    /// Creates the file; `begin` makes the writer.
+    /// Creates the file, which is named by `option`; `begin` makes the writer.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn create(file: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> anyhow::Result<Self> {
+    pub fn create(
+        option: &'static str,
+        file: &Path,
+        begin: impl FnOnce(File) -> io::Result<T>,
+    ) -> anyhow::Result<Self> {
         let begun =
             Unfinished::begin(file).and_then(|(unfinished, to)| Ok((unfinished, begin(to)?)));
-        let begun = begun.with_context(|| format!("cannot write {}", file.display()));
+        let begun = begun.with_context(|| format!("{option}: cannot write {}", file.display()));
         let (unfinished, writer) = begun?;
         Ok(Self {
+            option,
             file: file.to_path_buf(),
             unfinished,
             shared: Watcher::new(writer).0,
@@ -60,7 +66,7 @@ impl<T> Watched<T> {
         let failed = self.shared.borrow_mut().failed.take();
         failed
             .map_or_else(|| self.unfinished.finish(), Err)
-            .with_context(|| format!("cannot write {}", self.file.display()))
+            .with_context(|| format!("{}: cannot write {}", self.option, self.file.display()))
     }
 }
 

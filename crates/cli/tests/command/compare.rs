@@ -232,7 +232,7 @@ fn the_command_line_and_the_scenario_say_the_same() {
 
 #[test]
 fn the_modelled_kernel_is_named() {
-    let place = Place::new("kernel");
+    let place = Place::new("kernel-named");
     let text = "[host]\npcpus = 2\n[run]\nduration = \"10ms\"\nwarm_up = \"0s\"\n\
         policies = [\"cfs\", \"cfs-balance\", \"eevdf\", \"balance\"]\n[vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
     place.write("host.toml", text);

@@ -230,7 +230,7 @@ fn numbers_that_are_none_are_told_what_is_accepted() {
         ("compare in.toml --jobs -1", "a whole number from 1 on"),
         (
             "compare in.toml --seed -1",
-            "a whole number up to 18446744073709551615",
+            "a whole number from 0 to 9223372036854775807",
         ),
     ] {
         let (code, out, err) = left(place.corun(&words(line)));

@@ -143,6 +143,7 @@ fn tables_and_report() {
     assert!(widest <= Some(80) && text.contains("trend"), "{text}");
     let page = place.0.read("r.html");
     assert!(page.contains("corun sensitivity host.toml --param host.costs.switch"));
+    assert!(page.contains("Models: cfs as in Linux 2.6.33"));
     assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
     for foreign in ["http:", "https:", "<script", "@import", "url("] {
         assert!(!page.contains(foreign), "{foreign}");

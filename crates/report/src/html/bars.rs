@@ -6,6 +6,7 @@ use crate::advice::Range;
 use crate::format::{amount, micros, percent, ratio};
 use crate::results::{Run, VmResult};
 use crate::summary::Spread;
+use corun_model::counted;
 
 /// VMs and clients shown in charts; the table shows more, `--json` all.
 pub(super) const CHARTED: usize = 12;
@@ -54,6 +55,22 @@ pub(super) fn charted<'a>(runs: Runs<'a, '_>) -> impl Iterator<Item = (usize, &'
     let first = runs.first().and_then(|runs| runs.first());
     let vms = first.map_or(&[][..], |run| &run.vms[..]);
     vms.iter().enumerate().take(CHARTED)
+}
+
+/// Which VMs and clients charts leave out; empty if none.
+pub(super) fn left_out(runs: &[Vec<&Run>]) -> String {
+    let Some(run) = runs.first().and_then(|runs| runs.first()) else {
+        return String::new();
+    };
+    let of = |all: usize, what: &str| {
+        (all > CHARTED).then(|| format!("the first {CHARTED} of {}", counted(all, what)))
+    };
+    let parts = [of(run.vms.len(), "VM"), of(run.clients.len(), "client")];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("Charts show {}.", parts.join(" and ")),
+    }
 }
 
 fn values(runs: &[&Run], of: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {

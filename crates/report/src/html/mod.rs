@@ -90,6 +90,8 @@ struct CasePart<'a> {
     policies: Vec<&'a str>,
     times: Vec<Group>,
     figures: Vec<Figure>,
+    /// Which VMs and clients charts leave out; empty if none.
+    uncharted: String,
     plots: Vec<Plots>,
     timelines: Option<Timelines>,
     off: Vec<off::Off>,
@@ -170,6 +172,7 @@ fn part<'a>(
         kernels: summary::kernels(runs.iter().flatten().copied()),
         times: bars::times(&policies, &runs),
         figures: bars::figures(&policies, &runs),
+        uncharted: bars::left_out(&runs),
         plots: plots::plots(&policies, &runs, plots),
         timelines: timelines::timelines(&runs, comparison.replay.is_some(), timelines),
         off: off::off(&runs),

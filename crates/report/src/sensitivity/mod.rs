@@ -16,7 +16,7 @@ pub use page::page;
 pub use text::text;
 
 use crate::results::{Run, once, round};
-use crate::summary::Spread;
+use crate::summary::{self, Spread};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -208,6 +208,11 @@ impl Sensitivity {
             TIMES => measure::multiple(value),
             _ => self.measure.show(value),
         }
+    }
+
+    /// Which kernels its policies model; empty if none does.
+    fn kernels(&self) -> String {
+        summary::kernels(self.points.iter().flat_map(|point| &point.runs))
     }
 
     /// What the lines of a VM (or client, or the host) are about.

@@ -20,6 +20,8 @@ struct Page<'a> {
     says: &'static str,
     summary: Vec<String>,
     seeds: usize,
+    /// Which kernels are modelled.
+    kernels: String,
     groups: Vec<Group<'a>>,
     left_out: usize,
     field: Field,
@@ -59,6 +61,7 @@ pub fn page(sensitivity: &Sensitivity, about: &About) -> askama::Result<String> 
         says: sensitivity.measure.says(),
         summary: sentences(sensitivity),
         seeds: sensitivity.seeds(),
+        kernels: sensitivity.kernels(),
         left_out: groups.len().saturating_sub(SHOWN),
         groups: groups
             .into_iter()

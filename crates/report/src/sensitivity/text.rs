@@ -4,7 +4,6 @@
 
 use super::{Line, Seen, Sensitivity, extremes};
 use crate::layout::{Room, across, figure, lines, right, spanning, text_width};
-use crate::summary;
 use comfy_table::{Cell, Table};
 
 /// VMs shown; the rest is in `--json`.
@@ -63,8 +62,7 @@ fn legend(sensitivity: &Sensitivity) -> String {
         legend += "Elasticity: 1 if the result grows in proportion to the parameter, 0 if it does not \
             move, -1 if it falls in inverse proportion; from the first value to the last.";
     }
-    let runs = sensitivity.points.iter().flat_map(|point| &point.runs);
-    format!("{} {}", legend.trim_end(), summary::kernels(runs))
+    format!("{} {}", legend.trim_end(), sensitivity.kernels())
         .trim_end()
         .to_string()
 }

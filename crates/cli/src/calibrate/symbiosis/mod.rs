@@ -14,6 +14,7 @@ mod simulated;
 use super::{Args, machine_case};
 use crate::compare::calibration::machine;
 use crate::{output, outputs};
+use anyhow::Context;
 use corun_policies::aql::Machine;
 use corun_policies::pmu::Events;
 use corun_policies::vsmtio::calibration::{self, Calibration};
@@ -123,7 +124,7 @@ fn save(args: &Args, measured: &Measured, fit: &Fit, machine: &Machine) -> anyho
         "{by}: {count} programs, alone and two by two; off by {residual:.1} % of the time alone, {worst:.1} % at most"
     );
     let text = calibration::write(&found, machine, &source);
-    outputs::write(path, &text)?;
+    outputs::write(path, &text).context("--output")?;
     if !args.quiet {
         output::note(&format!("calibration: {}", path.display()));
     }

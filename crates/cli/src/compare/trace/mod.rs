@@ -94,7 +94,7 @@ fn read(option: &str, text: Option<&str>) -> anyhow::Result<Option<Nanos>> {
 pub type Trace = Watched<Scene<BufWriter<File>>>;
 
 fn create(file: &Path, pcpus: u32, window: Window) -> anyhow::Result<Trace> {
-    Watched::create(file, |out| {
+    Watched::create("--trace", file, |out| {
         let out = BufWriter::with_capacity(1 << 16, out);
         Ok(Scene::new(out, pcpus, window))
     })

@@ -162,7 +162,7 @@ fn what_is_wrong_by_itself_is_told_at_once() {
 
 #[test]
 fn threads_do_not_eat_all_memory() {
-    let place = Place::new("threads");
+    let place = Place::new("threads-too-many");
     let text = "[host]\npcpus = 2\n[run]\nduration = \"1ms\"\nwarm_up = \"0s\"\npolicies = [\"cfs\"]\n\
         [vm.a]\ncount = 4096\nvcpus = 1\n[[vm.a.thread]]\ncount = 65536\nprogram = \"compute 1ms; count x\"\n";
     place.write("host.toml", text);

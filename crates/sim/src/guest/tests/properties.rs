@@ -3,7 +3,12 @@
 
 use super::*;
 use crate::host::Totals;
+use crate::sched::HostScheduler;
+use crate::sched::credit::{Credit, CreditParams};
+use crate::sched::dispatcher::Dispatcher;
+use crate::sched::eevdf::{Eevdf, EevdfParams};
 use crate::workload::Statement;
+use corun_model::DispatcherParams;
 use proptest::prelude::*;
 
 fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool) -> Vec<VmSpec> {
@@ -92,6 +97,53 @@ fn work_spinning_and_kernel_time_make_up_the_run_time() {
     let busy = run - vm.achieved.idling;
     assert!(work * 10 > busy * 8, "{work} of {busy}");
     check_conservation(&outcome, 2, true);
+}
+
+/// Where there is a pCPU for every vCPU, and switches and caches cost nothing, all schedulers are alike
+/// to the last unit of work, and a VM is as fast as on a host of its own. (CFS may put a woken vCPU
+/// beside its waker.)
+#[test]
+fn with_a_pcpu_for_each_vcpu_all_schedulers_are_alike() {
+    type Make = fn(&HostParams) -> Box<dyn HostScheduler>;
+    let schedulers: [(&str, Make); 4] = [
+        ("round robin", |_| Box::new(RoundRobin::new(10 * MS))),
+        ("corun", |host| {
+            Box::new(Dispatcher::new(DispatcherParams::default(), host))
+        }),
+        ("eevdf", |host| {
+            let params = EevdfParams::preset("6.12", host.topology.pcpus()).unwrap();
+            Box::new(Eevdf::new(params, host))
+        }),
+        ("credit", |host| {
+            Box::new(Credit::new(CreditParams::default(), 1, host))
+        }),
+    ];
+    for seed in 0..24 {
+        let vcpus = 1 + seed as u32 % 4;
+        let mut vms = random_vms(seed, 6, vcpus, LockKind::Paravirtual, false);
+        vms.iter_mut()
+            .for_each(|vm| vm.params.idle = IdleMode::Halt);
+        let rates = |vms: &[VmSpec], make: Make| {
+            let host = HostParams {
+                hardware: HardwareParams::UNSHARED,
+                ..machine(vcpus * vms.len() as u32, FREE)
+            };
+            let guests = Guests::new(vms.to_vec(), Vec::new(), 7).unwrap();
+            let sched = make(&host);
+            let simulation = Simulation::new(host, sched, Box::new(guests), None);
+            let outcome = simulation.run(100 * MS, 400 * MS, |_| {});
+            let waited = |vm: &crate::VmOutcome| vm.vcpus.iter().map(|it| it.ready).sum::<Nanos>();
+            assert_eq!(outcome.vms.iter().map(waited).sum::<Nanos>(), 0, "{seed}");
+            let rates = (0..vms.len()).map(|vm| throughput(&outcome, vm));
+            rates.collect::<Vec<_>>()
+        };
+        let expected = rates(&vms, schedulers[0].1);
+        for (name, make) in schedulers {
+            assert_eq!(rates(&vms, make), expected, "{seed}: {name}");
+            // The first one's chance does not hang on how many there are.
+            assert_eq!(rates(&vms[..1], make), expected[..1], "{seed}: {name}");
+        }
+    }
 }
 
 /// How many units a list of statements counts, whatever happens meanwhile.

@@ -168,6 +168,8 @@ RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64
 	t->parked_for = t->cpu;
 	t->parked_active = t->active_weight;
 	t->parked_weight = t->group_weight;
+	/* When it is queued again it is owed as much as one that woke. */
+	t->fresh = FRESH;
 	leave(t);
 	enter(t, TASK_THROTTLED, now);
 	insert(p, parking_of(here), kernel_slice(slice_of(p)), t->vtime, enq_flags);

@@ -147,8 +147,9 @@ struct task_counters {
 #define TURN_SPUN 4u
 
 /*
- * task_ctx.fresh. FRESH: since it woke, or was placed anew, it waits for its first turn, or is in
- * it. FRESH_BACK: that turn was interrupted, and it has not had a slice yet. 0: it has.
+ * task_ctx.fresh. FRESH: since it woke, was placed anew or was throttled, it waits for its first
+ * turn, or is in it. FRESH_BACK: that turn was interrupted, and it has not had a slice yet. 0: it
+ * has.
  */
 #define FRESH 1u
 #define FRESH_BACK 2u

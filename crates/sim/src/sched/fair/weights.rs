@@ -7,6 +7,10 @@
 //! vCPU learns of its new part when it is queued and at the ticks it is on a pCPU. Unlike Linux, the
 //! hierarchy costs no extra slice level.
 //!
+//! Where members of a group share a pCPU, that is not quite the kernel's sum: its one entity there weighs no more when two
+//! are queued at once that seldom are (`calc_group_shares()`). Here each counts by itself; docs/limits.md says how much
+//! that is, and that a member whose quota is used up goes on counting in the groups around.
+//!
 //! cgroups around those of VMs divide their weights likewise, level by level: what a member counts is its
 //! part of its group's weight, times that group's part of the weight of the one around it. A group is a member
 //! of the one around it while any of its own wants to run. An idle group (`cpu.idle`) weighs 3, and is

@@ -15,6 +15,11 @@
 //! halved, and ends when less than a step is left; then the lender may lend anew, measured by what
 //! it uses at that time.
 //!
+//! A VM to which a full bucket is owed lends to none. What it goes on leaving unused overflows: it
+//! belongs to all others, by their weights, and nobody owes it. This grows and ends as a loan does.
+//! Otherwise a VM that sleeps for good would for ever take a part of what VMs are entitled to, and
+//! the others would all seem to have more than their shares.
+//!
 //! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use
 //! more than its entitlement it lends nothing, and what is owed comes back out of the borrower's
 //! entitlement: up to half of that in a period, and no more than the lender could use. A VM that
@@ -62,7 +67,8 @@ pub(super) struct Transfer {
 /// What a lender lends, and what it used before.
 #[derive(Clone, Copy, Debug)]
 struct Loan {
-    to: VmId,
+    /// `None`: its bucket is full, so that this is for all, and owed by nobody.
+    to: Option<VmId>,
     amount: Nanos,
     usual: Nanos,
 }
@@ -117,10 +123,11 @@ impl Bank {
         for vm in vms {
             match self.lend(vm, vms, params) {
                 Some(loan) => {
-                    let room = room(&present, &taken, loan.to);
-                    let amount = loan.amount.min(room);
-                    *taken.entry(loan.to).or_insert(0) += amount;
-                    next.push(transfer(vm.vm, loan.to, amount, false));
+                    if let Some(to) = loan.to {
+                        let amount = loan.amount.min(room(&present, &taken, to));
+                        *taken.entry(to).or_insert(0) += amount;
+                        next.push(transfer(vm.vm, to, amount, false));
+                    }
                     self.loans.insert(vm.vm, loan);
                 }
                 None => drop(self.loans.remove(&vm.vm)),
@@ -168,7 +175,7 @@ impl Bank {
             *written_off += if stays { 0 } else { *owed };
             stays
         });
-        self.loans.retain(|vm, loan| there(vm) && there(&loan.to));
+        (self.loans).retain(|vm, loan| there(vm) && loan.to.as_ref().is_none_or(there));
         self.usual.retain(|vm, _| there(vm));
     }
 
@@ -182,9 +189,10 @@ impl Bank {
         // a whole.
         let least = step.min(percent(vm.entitled, 1)).max(1);
         let depth = percent(vm.entitled, params.bucket);
-        if slack < least || self.owed_to(vm.vm) >= depth {
+        if slack < least {
             return None;
         }
+        let full = self.owed_to(vm.vm) >= depth;
         // A VM cannot use the time of a pCPU that it may not use.
         let borrowers = || {
             (all.iter()).filter(|other| {
@@ -193,19 +201,36 @@ impl Bank {
                     && !other.allowed.and(&vm.allowed).is_empty()
             })
         };
-        let still = |loan: &&Loan| borrowers().any(|other| other.vm == loan.to);
+        // When the bucket gets full the loan goes on, but for all.
+        let still = |loan: &&Loan| match loan.to {
+            _ if full => true,
+            Some(to) => borrowers().any(|other| other.vm == to),
+            None => false,
+        };
         match self.loans.get(&vm.vm).filter(still) {
             Some(loan) => {
                 let amount = match is_harmed(vm, loan, params) {
                     true => loan.amount / 2,
                     false => (loan.amount + step).min(slack),
                 };
-                (amount >= least).then_some(Loan { amount, ..*loan })
+                let to = loan.to.filter(|_| !full);
+                (amount >= least).then_some(Loan {
+                    to,
+                    amount,
+                    ..*loan
+                })
             }
             None => {
-                let to = borrowers().min_by_key(|other| (other.conflicts, other.vm))?;
+                let to = match full {
+                    true => None,
+                    false => Some(
+                        borrowers()
+                            .min_by_key(|other| (other.conflicts, other.vm))?
+                            .vm,
+                    ),
+                };
                 Some(Loan {
-                    to: to.vm,
+                    to,
                     amount: step.min(slack),
                     // A VM that has just become idle uses less than as a rule, and not because of
                     // the loan.
@@ -235,7 +260,8 @@ impl Bank {
                 };
                 let lends: Nanos = (next.iter().filter(|t| !t.repays && t.from == from))
                     .map(|t| t.amount)
-                    .sum();
+                    .sum::<Nanos>()
+                    + self.overflow(from);
                 let gives = given.entry(from).or_insert(0);
                 let most = percent(borrower.entitled, params.repayment)
                     .min(borrower.entitled.saturating_sub(lends))
@@ -255,6 +281,17 @@ impl Bank {
             let usual = self.usual.entry(vm.vm).or_insert(vm.used);
             *usual = (*usual * (USUAL - 1) + vm.used) / USUAL;
         }
+    }
+
+    /// What was agreed on for the next period.
+    pub fn agreed(&self) -> &[Transfer] {
+        &self.agreed
+    }
+
+    /// What `vm` leaves to all others in the next period, since its bucket is full.
+    pub fn overflow(&self, vm: VmId) -> Nanos {
+        let loan = self.loans.get(&vm).filter(|loan| loan.to.is_none());
+        loan.map_or(0, |loan| loan.amount)
     }
 
     fn debts_to(&self, lender: VmId) -> impl Iterator<Item = (&(VmId, VmId), &Nanos)> {

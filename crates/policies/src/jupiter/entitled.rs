@@ -5,7 +5,7 @@
 //! VMs in it; cpusets that overlap are one part (so a VM whose pCPUs overlap with those of many
 //! others may be entitled to more than it can get). A VM cannot use more than a pCPU for each of
 //! its vCPUs, nor than the pCPUs that it may use; what is beyond that goes to the others, by their
-//! weights again.
+//! weights again. So does what a VM leaves to all.
 
 use super::scaled;
 use corun_model::{Nanos, PcpuSet};
@@ -19,12 +19,19 @@ pub(super) struct Claimant {
     pub vcpus: u64,
     /// The pCPUs that some vCPU of it may use.
     pub allowed: PcpuSet,
+    /// The most of a period that it is given, ns; less than it could use if it leaves the rest to all.
+    pub limit: Nanos,
 }
 
 impl Claimant {
     /// How many pCPUs it could use at a time.
     pub fn most(&self) -> u64 {
         self.vcpus.min(u64::from(self.allowed.len()))
+    }
+
+    /// What of a period it can be given.
+    fn room(&self, period: Nanos) -> Nanos {
+        (self.most() * period).min(self.limit)
     }
 }
 
@@ -88,7 +95,7 @@ fn by_weight(vms: &[Claimant], time: Nanos, period: Nanos) -> Vec<Nanos> {
         let weight: u64 = left.iter().map(|&at| vms[at].weight).sum();
         let share = |at: usize| scaled(time, vms[at].weight, weight.max(1));
         let full: Vec<usize> = (left.iter().copied())
-            .filter(|&at| share(at) >= vms[at].most() * period)
+            .filter(|&at| share(at) >= vms[at].room(period))
             .collect();
         if full.is_empty() {
             let shared: Vec<(usize, Nanos)> = left.into_iter().map(|at| (at, share(at))).collect();
@@ -98,7 +105,7 @@ fn by_weight(vms: &[Claimant], time: Nanos, period: Nanos) -> Vec<Nanos> {
             return shares.into_iter().flatten().collect();
         }
         for at in full {
-            shares[at] = Some(vms[at].most() * period);
+            shares[at] = Some(vms[at].room(period));
         }
     }
 }
@@ -113,6 +120,7 @@ mod tests {
             weight,
             vcpus,
             allowed: allowed.parse().unwrap(),
+            limit: Nanos::MAX,
         }
     }
 
@@ -125,6 +133,15 @@ mod tests {
         assert_eq!(shares(&vms, 100), [100, 150, 150]);
         assert_eq!(shares(&[all(100, 2)], 100), [200]);
         assert!(shares(&[], 100).is_empty());
+        // What one leaves to all is shared by weight.
+        let limited = Claimant {
+            limit: 50,
+            ..all(200, 4)
+        };
+        assert_eq!(
+            shares(&[limited, all(100, 4), all(300, 4)], 100),
+            [50, 87, 262]
+        );
     }
 
     #[test]
@@ -156,7 +173,7 @@ mod tests {
         ) {
             let period = 100_000_000;
             let allowed = PcpuSet::first(pcpus);
-            let claimant = |(weight, vcpus)| Claimant { weight, vcpus, allowed };
+            let claimant = |(weight, vcpus)| Claimant { weight, vcpus, allowed, limit: Nanos::MAX };
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, period);
             let usable = vms.iter().map(|vm| vm.vcpus).sum::<u64>().min(pcpus.into()) * period;
@@ -174,6 +191,7 @@ mod tests {
                 weight,
                 vcpus,
                 allowed: (first..first + count).map(corun_model::PcpuId).collect(),
+                limit: Nanos::MAX,
             };
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, 1000);

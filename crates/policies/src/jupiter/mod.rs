@@ -120,10 +120,11 @@ impl Jupiter {
             weight: weight_of(vm),
             vcpus: vm.vcpus.len() as u64,
             allowed: (vm.vcpus.iter()).fold(PcpuSet::default(), |all, vcpu| all.or(&vcpu.allowed)),
+            limit: Nanos::MAX,
         };
-        let claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
+        let mut claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
         let shares = entitled::shares(&claimants, self.params.period);
-        let shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
+        let mut shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
         let mut has: Vec<Nanos> = shares.iter().map(|(_, share)| *share).collect();
         if self.params.elb && settle {
             let mut uses = Vec::with_capacity(shares.len());
@@ -140,11 +141,41 @@ impl Jupiter {
                     conflicts: known.conflicts(&self.params),
                 }));
             }
-            has = elb::after(&shares, self.bank.settle(&uses, &self.params));
+            self.bank.settle(&uses, &self.params);
+        }
+        if self.params.elb {
+            self.pass_on(&mut shares, &mut claimants);
+            has = match settle {
+                true => elb::after(&shares, self.bank.agreed()),
+                false => shares.iter().map(|(_, share)| *share).collect(),
+            };
         }
         for ((vm, entitled), has) in shares.into_iter().zip(has) {
             if let Some(known) = self.vms.get_mut(&vm) {
                 known.allot(entitled, has, &self.params);
+            }
+        }
+    }
+
+    /// What VMs with full buckets leave unused belongs to the others. They themselves stay entitled to what they
+    /// are, should they wake.
+    fn pass_on(&self, shares: &mut [(VmId, Nanos)], claimants: &mut [Claimant]) {
+        let leaves: Vec<Nanos> = shares
+            .iter()
+            .map(|(vm, _)| self.bank.overflow(*vm))
+            .collect();
+        if leaves.iter().all(|left| *left == 0) {
+            return;
+        }
+        for ((claimant, (_, share)), left) in claimants.iter_mut().zip(&*shares).zip(&leaves) {
+            if *left > 0 {
+                claimant.limit = share.saturating_sub(*left);
+            }
+        }
+        let raised = entitled::shares(claimants, self.params.period);
+        for (((_, share), raised), left) in shares.iter_mut().zip(raised).zip(leaves) {
+            if left == 0 {
+                *share = raised;
             }
         }
     }

@@ -491,6 +491,41 @@ fn what_a_lender_cannot_use_does_not_come_back() {
     assert!(loans(&policy)[0] < 0, "a third of its share is left");
 }
 
+/// A VM that only sleeps lends until its bucket is full. From then on the others are entitled to what they would be
+/// without it, so that one of them that has less is hurried.
+#[test]
+fn a_vm_that_only_sleeps_does_not_change_what_others_are_entitled_to_for_good() {
+    let latency = |vms: &[Vec<Does>], periods| {
+        let mut policy = Jupiter::default();
+        let plan = ask_for(&mut policy, 0, periods, vms);
+        assert_eq!(policy.status().vms[0].loan, 0);
+        (claim(&plan, 0).latency, claim(&plan, 0).allotment / MS)
+    };
+    let vms = [
+        vec![(40, Doing::Ready, 0); 2],
+        vec![(60, Doing::Ready, 20); 2],
+        vec![(0, Doing::Waiting, 0); 2],
+    ];
+    let without = latency(&vms[..2], 150);
+    assert_eq!(without, (JupiterParams::default().latency_least, 50));
+    assert_eq!(latency(&vms, 150), without);
+}
+
+/// ... and when it wakes it has its share at once, and the others have theirs.
+#[test]
+fn a_vm_that_slept_for_long_is_entitled_to_its_share() {
+    let mut policy = Jupiter::default();
+    let awake = vec![(50, Doing::Ready, 16); 2];
+    let asleep = vec![(0, Doing::Waiting, 0); 2];
+    let plan = ask_for(&mut policy, 0, 150, &[awake.clone(), awake, asleep]);
+    assert_eq!(claim(&plan, 200).share, Claim::NEUTRAL);
+    assert_eq!(claim(&plan, 200).allotment / MS, 33);
+    let third = vec![(33, Doing::Ready, 11); 2];
+    let plan = ask_for(&mut policy, 150, 1, &[third.clone(), third.clone(), third]);
+    assert!(claim(&plan, 200).share >= Claim::NEUTRAL);
+    assert!(claim(&plan, 0).allotment <= 34 * MS);
+}
+
 /// The loan is for a VM that can use it.
 #[test]
 fn a_vm_with_all_the_pcpus_that_it_can_use_does_not_borrow() {
@@ -526,7 +561,8 @@ proptest! {
             let seen = period(number as u64, &vms);
             let plan = ask(&mut policy, &seen);
             let pcpus = u64::from(seen.host.topology.pcpus());
-            let given: Nanos = policy.vms.values().map(Vm::has).sum();
+            let own = |(vm, known): (&VmId, &Vm)| known.has().saturating_sub(policy.bank.overflow(*vm));
+            let given: Nanos = policy.vms.iter().map(own).sum();
             prop_assert!(given <= pcpus * PERIOD);
             for vm in policy.vms.values() {
                 prop_assert_eq!(vm.total_weight(), vm.vcpus() * u64::from(Claim::NEUTRAL));

@@ -5,7 +5,7 @@
 use super::progress::Progress;
 use super::spans::Part;
 use super::watch::{self, Watch};
-use super::{input, jobs, measure, rtapp, schedulers, setup};
+use super::{input, jobs, measure, network, rtapp, schedulers, setup};
 use crate::failure::Invalid;
 use crate::numbers;
 use crate::outputs::Outputs;
@@ -336,6 +336,9 @@ fn one(
             progress.of_run(called(job), job.end()),
         )
         .with_context(|| called(job))?;
+    for note in network::turned_away(&outcome.clients, &job.case.name) {
+        progress.note_once(note);
+    }
     let mut run = measure::run(&outcome, pcpus);
     run.detail.timeline = watch.close();
     Ok(Run {

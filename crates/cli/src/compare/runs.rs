@@ -7,6 +7,7 @@ use super::spans::Part;
 use super::watch::{self, Watch};
 use super::{input, jobs, measure, network, rtapp, schedulers, setup};
 use crate::failure::Invalid;
+use crate::interrupt::{self, Pending};
 use crate::numbers;
 use crate::outputs::Outputs;
 use anyhow::Context;
@@ -276,12 +277,14 @@ pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Jo
 /// happens in it if that is wanted (and there is one job).
 ///
 /// # Errors
-/// The first run that failed.
+/// The first run that failed. Interrupted, it ends the process and says how many were done.
 pub fn carry_out(
     args: &RunArgs,
     all: &[Job<'_>],
     watch: &watch::WatchArgs,
 ) -> anyhow::Result<Vec<Run>> {
+    let pending = Pending::of("run", false)?;
+    pending.more(all.len());
     carry_out_while(args, all, watch, || true)
 }
 
@@ -341,6 +344,7 @@ fn one(
     }
     let mut run = measure::run(&outcome, pcpus);
     run.detail.timeline = watch.close();
+    interrupt::run_done();
     Ok(Run {
         policy: job.policy.clone(),
         case: job.case.name.clone(),

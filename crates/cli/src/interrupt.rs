@@ -2,15 +2,15 @@
 //! Ctrl-C while runs take minutes: what is done is not lost. No new run is begun, and the caller shows what there
 //! is; a second Ctrl-C ends the process at once.
 //!
-//! A single run is nothing until it is over: Ctrl-C ends it, and what it has begun to write goes with it
-//! ([`tidy_up`]).
+//! A single run is nothing until it is over, and a comparison not until all its runs are: Ctrl-C ends it, what it has
+//! begun to write goes with it ([`tidy_up`]), and it says how far it was ([`Pending`]).
 
 use crate::output;
 use corun_system::signals;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -61,6 +61,79 @@ fn unfinished() -> MutexGuard<'static, Vec<(PathBuf, PathBuf)>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How many runs are done of those whose results are shown together.
+#[derive(Clone, Copy)]
+struct Runs {
+    what: &'static str,
+    done: usize,
+    of: usize,
+    /// It hangs on their results whether there will be more.
+    open: bool,
+}
+
+static RUNS: Mutex<Option<Runs>> = Mutex::new(None);
+
+fn runs() -> MutexGuard<'static, Option<Runs>> {
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this is there, nothing is shown or written yet: who interrupts that is told how many runs were done.
+pub struct Pending(());
+
+impl Pending {
+    /// None so far, of some that are called `what`; `open` if there may be more later.
+    ///
+    /// # Errors
+    /// If signals cannot be watched for.
+    pub fn of(what: &'static str, open: bool) -> io::Result<Self> {
+        *runs() = Some(Runs {
+            what,
+            done: 0,
+            of: 0,
+            open,
+        });
+        tidy_up()?;
+        Ok(Self(()))
+    }
+
+    /// So many more are to be done.
+    pub fn more(&self, of: usize) {
+        if let Some(runs) = &mut *runs() {
+            runs.of += of;
+        }
+    }
+
+    /// All are done, and results are about to be shown.
+    pub fn over(&self) {
+        *runs() = None;
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.over();
+    }
+}
+
+/// One more run is done, if they are counted.
+pub fn run_done() {
+    if let Some(runs) = &mut *runs() {
+        runs.done += 1;
+    }
+}
+
+impl std::fmt::Display for Runs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { what, done, of, .. } = self;
+        match (of, self.open) {
+            (1, false) => write!(f, "the {what} was not over")?,
+            (_, false) => write!(f, "{done} of {of} {what}s were done")?,
+            (_, true) => write!(f, "{done} of {of} {what}s or more were done")?,
+        }
+        f.write_str("; no results are shown or written")
+    }
+}
+
 /// From now on files that are not whole go before a signal ends the process, and it says so. Signals that are ignored
 /// stay so.
 ///
@@ -85,6 +158,14 @@ fn watch() -> io::Result<()> {
         let Some(signal) = signals.forever().next() else {
             return;
         };
+        // What shows how far it is ends with no line.
+        if io::stderr().is_terminal() {
+            output::note("");
+        }
+        let runs = *runs();
+        if let Some(runs) = runs {
+            output::note(&format!("corun: interrupted: {runs}"));
+        }
         // Nobody finishes a file from here on.
         let unfinished = unfinished();
         for (temporary, file) in unfinished.iter() {
@@ -113,4 +194,26 @@ pub fn unless_interrupted<T>(temporary: &Path, then: impl FnOnce() -> T) -> T {
     let done = then();
     unfinished.retain(|(known, _)| known != temporary);
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_it_was_is_told_in_words() {
+        let told = |done, of, open| {
+            let what = "run";
+            Runs {
+                what,
+                done,
+                of,
+                open,
+            }
+            .to_string()
+        };
+        assert!(told(0, 1, false).starts_with("the run was not over; no results"));
+        assert!(told(3, 8, false).starts_with("3 of 8 runs were done; "));
+        assert!(told(3, 8, true).starts_with("3 of 8 runs or more were done; "));
+    }
 }

@@ -12,6 +12,7 @@ use crate::compare::runs::{self, RunArgs};
 use crate::compare::schedulers::sets_unheeded;
 use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
+use crate::interrupt::{self, Pending};
 use crate::numbers;
 use crate::output;
 use crate::outputs::{self, Outputs};
@@ -94,7 +95,8 @@ Examples:
   corun advise host.ftrace.gz --most 0 --json
       the ranking alone, for other programs
 
-Exit codes: 0 done; 1 a replay failed or a file could not be written; 2 wrong usage or invalid input.";
+Exit codes: 0 done; 1 a replay failed or a file could not be written; 2 wrong usage or invalid input;
+130 interrupted: results are shown once all runs are done, so none are.";
 
 /// A share of 0 to 100 %.
 fn percent(text: &str) -> Result<f64, String> {
@@ -114,6 +116,8 @@ struct Recorded<'a> {
     check: ReplayCheck,
     threads: usize,
     quiet: bool,
+    /// Its replays, until all are done.
+    pending: Pending,
 }
 
 /// Runs the command.
@@ -165,6 +169,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let rival = ranked.rival().map(|policy| policy.policy.as_str());
     tried.spinning = spinning(&recorded, rival)?;
     tried.overcommit = overcommit(args, &recorded, ranked.recommended.as_deref())?;
+    recorded.pending.over();
     let replays = tried.policies.clone();
     let mut advice = advice::advice(tried);
     advice.notes.clone_from(&notes);
@@ -256,6 +261,7 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
         check,
         threads: args.jobs.map_or_else(cpus, NonZeroUsize::get),
         quiet: args.quiet,
+        pending: Pending::of("replay", args.most > 0)?,
     })
 }
 
@@ -341,8 +347,11 @@ fn carry_out(recorded: &Recorded<'_>, all: &[Job<'_>]) -> anyhow::Result<Vec<cor
     let lengths = all.iter().map(|job| job.variant.recording.duration());
     let total = lengths.fold(0, Nanos::saturating_add);
     let progress = Progress::new(all.len(), total, recorded.threads, recorded.quiet);
+    recorded.pending.more(all.len());
     let runs = jobs::run(all, recorded.threads, |job| {
-        job.run(&recorded.case, &progress)
+        let run = job.run(&recorded.case, &progress)?;
+        interrupt::run_done();
+        Ok(run)
     });
     progress.finish();
     runs

@@ -95,7 +95,8 @@ Examples:
   corun compare host.toml --policies cfs --trace out.perfetto-trace --trace-from 2s --trace-for 50ms
       only 50 ms of it, from the third second on: a small file
 
-Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input.";
+Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input;
+130 interrupted: results are shown once all runs are done, so none are.";
 
 /// Runs the command.
 ///

@@ -9,7 +9,8 @@ use corun_scenario::{
     Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
 };
 use corun_sim::device::net::{
-    ChannelSpec, ClientKind, ClientSpec, NetworkParams, NetworkSpec, Pace, Requests,
+    ChannelSpec, ClientKind, ClientOutcome, ClientSpec, MOST_WAITING, NetworkParams, NetworkSpec,
+    Pace, Requests,
 };
 use corun_sim::workload::{Length, Preset, PresetClient, Vary, parse_size, preset};
 use std::fmt::Display;
@@ -117,6 +118,30 @@ fn is_served(case: &Case, vm: usize, client: &PresetClient) -> bool {
     };
     let called = |channel: &Channel| channel.to.0 == vm && channel.to.1 == client.port;
     case.clients.iter().filter(own).any(port) || case.channels.iter().any(called)
+}
+
+/// Who had more waiting than can be kept, and what that means.
+pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
+    let crowded = clients.iter().filter(|client| client.turned_away > 0);
+    let told = |client: &ClientOutcome| {
+        let case = match case {
+            "" => String::new(),
+            name => format!(" (case {name:?})"),
+        };
+        let (what, remedy) = match client.kind {
+            "ping" => ("pings were under way", "a longer `interval`"),
+            _ => (
+                "requests waited for a connection",
+                "a lower `rate`, a `timeout`, or `kind = \"closed\"`",
+            ),
+        };
+        format!(
+            "client {:?}{case}: more {what} than can be kept ({MOST_WAITING} requests, of all clients), and what came \
+             beyond counts as given up: its VM answers less than it sends, so that ever more wait; {remedy} ends that",
+            client.name
+        )
+    };
+    crowded.map(told).collect()
 }
 
 fn params(case: &Case) -> Result<NetworkParams, Problem> {

@@ -6,6 +6,7 @@ use corun_model::{Nanos, time};
 use corun_sim::Simulation;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 
 /// So often a run is heard of before it is judged whether it will be long: some ten seconds.
 const JUDGED_AFTER: u64 = 512;
@@ -13,7 +14,11 @@ const JUDGED_AFTER: u64 = 512;
 const MANY: u128 = 10_000_000_000;
 
 /// Progress of all runs together, in virtual time.
-pub struct Progress(ProgressBar);
+pub struct Progress {
+    bar: ProgressBar,
+    /// What was said once.
+    told: Mutex<Vec<String>>,
+}
 
 impl Progress {
     /// `runs` runs which take `total` virtual time together, on `threads` threads.
@@ -31,7 +36,10 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent:>3} % {eta:>4} left") {
             bar.set_style(style);
         }
-        Self(bar)
+        Self {
+            bar,
+            told: Mutex::default(),
+        }
     }
 
     /// Progress of one run, until `end`; hears the run's time.
@@ -50,17 +58,26 @@ impl Progress {
                     time::show(now),
                     events / 1_000_000
                 );
-                self.0.suspend(|| output::note(&note));
+                self.bar.suspend(|| output::note(&note));
             }
             let now = now / time::MS;
-            self.0.inc(now.saturating_sub(told));
+            self.bar.inc(now.saturating_sub(told));
             told = told.max(now);
+        }
+    }
+
+    /// Says what several runs may have to say, once.
+    pub fn note_once(&self, note: String) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !told.contains(&note) {
+            self.bar.suspend(|| output::note(&note));
+            told.push(note);
         }
     }
 
     /// All runs are over.
     pub fn finish(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 

@@ -16,6 +16,7 @@ use super::spans::Part;
 use super::watch::Watch;
 use super::{Args, jobs, measure, provenance, reading, schedulers};
 use crate::failure::Invalid;
+use crate::interrupt::{self, Pending};
 use crate::output;
 use crate::outputs::Outputs;
 use corun_recording::Recording;
@@ -195,6 +196,8 @@ impl Replayed<'_> {
         let total = self.recording.duration().saturating_mul(jobs.len() as u64);
         let progress = Progress::new(jobs.len(), total, threads, runs.quiet);
         let shown = jobs.iter().filter(|job| job.shown).count();
+        let pending = Pending::of("replay", false)?;
+        pending.more(jobs.len());
         let done = jobs::run(&jobs, threads, |job| {
             let part = self.args.watch.part(0, shown).filter(|_| job.shown);
             self.one(job, part, &progress)
@@ -223,6 +226,7 @@ impl Replayed<'_> {
             let whole = outcome.measured.max(1) as f64 * f64::from(vm.vcpus.max(1));
             vm.beyond_recording_share = Some(round(replayed.exhausted as f64 / whole));
         }
+        interrupt::run_done();
         Ok(run)
     }
 

@@ -5,8 +5,9 @@
 use super::progress::Progress;
 use super::spans::Part;
 use super::watch::{self, Watch};
-use super::{input, jobs, measure, rtapp, schedulers, setup};
+use super::{input, jobs, measure, network, rtapp, schedulers, setup};
 use crate::failure::Invalid;
+use crate::interrupt::{self, Pending};
 use crate::numbers;
 use crate::outputs::Outputs;
 use anyhow::Context;
@@ -276,12 +277,14 @@ pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Jo
 /// happens in it if that is wanted (and there is one job).
 ///
 /// # Errors
-/// The first run that failed.
+/// The first run that failed. Interrupted, it ends the process and says how many were done.
 pub fn carry_out(
     args: &RunArgs,
     all: &[Job<'_>],
     watch: &watch::WatchArgs,
 ) -> anyhow::Result<Vec<Run>> {
+    let pending = Pending::of("run", false)?;
+    pending.more(all.len());
     carry_out_while(args, all, watch, || true)
 }
 
@@ -336,8 +339,12 @@ fn one(
             progress.of_run(called(job), job.end()),
         )
         .with_context(|| called(job))?;
+    for note in network::turned_away(&outcome.clients, &job.case.name) {
+        progress.note_once(note);
+    }
     let mut run = measure::run(&outcome, pcpus);
     run.detail.timeline = watch.close();
+    interrupt::run_done();
     Ok(Run {
         policy: job.policy.clone(),
         case: job.case.name.clone(),

@@ -97,7 +97,8 @@ Examples:
       --report latency.html
       medians over three seeds, as a page with charts
 
-Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input.";
+Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input;
+130 interrupted: results are shown once all runs are done, so none are.";
 
 /// More runs are asked for with --yes.
 const MOST_RUNS: usize = 500;

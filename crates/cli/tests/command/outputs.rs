@@ -2,6 +2,7 @@
 //! Files that commands write: never what they read, and told at the beginning if they cannot be.
 
 use crate::common::{Place, failed, in_tree};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -105,39 +106,110 @@ fn results_are_printed_though_a_file_could_not_be_written() {
     }
 }
 
+/// The code and messages of a command that `signal` ended once it had told of `runs` and `begun` said so.
+fn interrupted(
+    place: &Place,
+    line: &str,
+    signal: libc::c_int,
+    runs: &str,
+    begun: impl Fn() -> bool,
+) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    command.args(line.split(' ')).current_dir(place.path("."));
+    // Whoever runs the tests may ignore signals, as shells have it for what they run in the background.
+    // SAFETY: between fork and exec nothing but this is done, and it may be done in a signal handler, too.
+    unsafe {
+        command.pre_exec(move || match libc::signal(signal, libc::SIG_DFL) {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    command.stdout(Stdio::piped());
+    let child = command.stderr(Stdio::piped()).spawn();
+    let mut child = child.unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = String::new();
+    while let Some(line) = lines.next() {
+        let line = line.unwrap();
+        said += &format!("{line}\n");
+        if line.starts_with(runs) {
+            break;
+        }
+    }
+    let has_begun = (0..3000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        begun()
+    });
+    // SAFETY: takes numbers; the child is there until it is waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+    for line in lines {
+        said += &format!("{}\n", line.unwrap());
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(has_begun, "{said}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    (output.status.code(), said)
+}
+
 #[test]
 fn what_was_interrupted_leaves_no_half_of_a_file() {
     for (option, signal) in [("--trace", libc::SIGINT), ("--events", libc::SIGTERM)] {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        std::fs::write(at("in.toml"), SCENARIO).unwrap();
-        std::fs::write(at("out"), "dear").unwrap();
-        let files = || std::fs::read_dir(dir.path()).unwrap().count();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-        command.args("compare in.toml --policies cfs --duration 3600".split(' '));
-        command.args([option, "out"]).current_dir(dir.path());
-        // Whoever runs the tests may ignore signals, as shells have it for what they run in the background.
-        // SAFETY: between fork and exec nothing but this is done, and it may be done in a signal handler, too.
-        unsafe {
-            command.pre_exec(move || match libc::signal(signal, libc::SIG_DFL) {
-                libc::SIG_ERR => Err(std::io::Error::last_os_error()),
-                _ => Ok(()),
-            });
-        }
-        let child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let begun = (0..300).any(|_| {
-            std::thread::sleep(Duration::from_millis(100));
-            files() == 3
-        });
-        // SAFETY: takes numbers; the child is there until it is waited for.
-        unsafe { libc::kill(child.id() as libc::pid_t, signal) };
-        let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(begun, "{said}");
-        assert_eq!(output.status.code(), Some(128 + signal), "{said}");
+        let place = Place::with("outputs-interrupted", "in.toml", SCENARIO);
+        place.write("out", "dear");
+        let files = || std::fs::read_dir(place.path(".")).unwrap().count();
+        let before = files();
+        // A day: however slow the machine is, it is not over before the signal comes.
+        let line = format!("compare in.toml --policies cfs --duration 86400 {option} out");
+        let (code, said) = interrupted(&place, &line, signal, "1 run,", || files() > before);
+        assert_eq!(code, Some(128 + signal), "{said}");
         assert!(said.contains("interrupted: out is not written"), "{said}");
-        assert_eq!(std::fs::read_to_string(at("out")).unwrap(), "dear");
-        assert_eq!(files(), 2, "nothing is left over");
+        assert!(said.contains("interrupted: the run was not over"), "{said}");
+        assert_eq!(place.read("out"), "dear");
+        assert_eq!(files(), before, "nothing is left over");
+    }
+}
+
+#[test]
+fn who_interrupts_runs_is_told_how_many_were_done() {
+    let place = Place::with("outputs-runs", "in.toml", SCENARIO);
+    place.write("in.gz", recording());
+    for (line, runs, told) in [
+        (
+            "compare in.toml --policies cfs --seeds 1..1000 --duration 600 --report out",
+            "1000 runs,",
+            " of 1000 runs were done; no results",
+        ),
+        (
+            "compare in.gz --policies eevdf --seeds 1..1000",
+            "1000 runs,",
+            " of 1000 replays were done; no results",
+        ),
+        (
+            "sensitivity in.toml --param vm.a.vcpus --values 1,2 --policies cfs --seeds 1..250 --duration 600",
+            "500 runs,",
+            " of 500 runs were done; no results",
+        ),
+        (
+            "advise in.gz --policies balance --starts 1000 --most 0",
+            "4000 runs,",
+            " of 4000 replays were done; no results",
+        ),
+    ] {
+        // For some of them to be done.
+        let soon = || {
+            std::thread::sleep(Duration::from_millis(500));
+            true
+        };
+        let (code, said) = interrupted(
+            &place,
+            &format!("{line} --jobs 1"),
+            libc::SIGINT,
+            runs,
+            soon,
+        );
+        assert_eq!(code, Some(130), "{line}: {said}");
+        assert!(said.contains(told), "{line}: {said}");
+        assert!(!place.path("out").exists(), "{line}");
     }
 }
 

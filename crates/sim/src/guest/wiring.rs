@@ -440,6 +440,7 @@ pub(super) fn outcomes(guests: &Guests, now: Nanos) -> Vec<ClientOutcome> {
         vm: *vm,
         responses: Waits::default(),
         timeouts: 0,
+        turned_away: 0,
         retransmissions: 0,
         bytes: 0,
     }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Clients: programs on machines that nothing else slows down.
 
-use super::spec::{CHUNK, ClientKind, ClientOutcome, ClientSpec, Pace, Requests};
+use super::spec::{CHUNK, ClientKind, ClientOutcome, ClientSpec, PING_ROOM, Pace, Requests};
 use super::tcp::{Received, Tcp, TcpParams};
 use super::{Body, End, Packet, Wake};
 use crate::host::Host;
@@ -45,6 +45,8 @@ pub(super) struct Client {
     pings: VecDeque<Nanos>,
     responses: Waits,
     timeouts: u64,
+    /// Those for which there was no room.
+    turned_away: u64,
 }
 
 /// Packets that a client sends.
@@ -64,7 +66,13 @@ impl Client {
             pings: VecDeque::new(),
             responses: Waits::default(),
             timeouts: 0,
+            turned_away: 0,
         }
+    }
+
+    /// How much of [`super::NetworkParams::most_waiting`] it takes.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len() as u64 + u64::from(PING_ROOM) * self.pings.len() as u64
     }
 
     pub fn connect(&mut self, params: TcpParams, peer: End) -> u32 {
@@ -166,7 +174,8 @@ impl Client {
     }
 
     /// The time for the next request or ping has come, unless the client went meanwhile.
-    pub fn next(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
+    /// There is `room` for so much of [`Client::waiting`].
+    pub fn next(&mut self, host: &mut Host, connection: u32, room: u64, sent: &mut Sent) {
         let now = host.now();
         if self.due(connection).take_if(|due| *due == now).is_none() {
             return;
@@ -174,7 +183,10 @@ impl Client {
         match &self.spec.kind {
             ClientKind::Ping { interval, .. } => {
                 let interval = *interval;
-                self.ping(now, sent);
+                match room < u64::from(PING_ROOM) {
+                    true => self.turn_away(),
+                    false => self.ping(now, sent),
+                }
                 self.think(host, 0, Some(interval));
             }
             ClientKind::Requests(requests) => match requests.pace {
@@ -182,12 +194,41 @@ impl Client {
                 Pace::Gap(gap) => {
                     match self.idle.pop() {
                         Some(idle) => self.request(host, idle, now, sent),
-                        None => self.waiting.push_back(now),
+                        None => self.wait(now, room),
                     }
                     self.think(host, 0, Some(gap));
                 }
             },
             ClientKind::Sink { .. } | ClientKind::Stream { .. } => {}
+        }
+    }
+
+    /// A request waits for a connection, unless there is no room for it.
+    fn wait(&mut self, now: Nanos, room: u64) {
+        let before = self.waiting.len();
+        if room == 0 {
+            self.forget_late(now);
+        }
+        match room == 0 && self.waiting.len() == before {
+            true => self.turn_away(),
+            false => self.waiting.push_back(now),
+        }
+    }
+
+    fn turn_away(&mut self) {
+        self.timeouts += 1;
+        self.turned_away += 1;
+    }
+
+    /// Gives up those that have waited for longer than their timeout.
+    fn forget_late(&mut self, now: Nanos) {
+        let Some(timeout) = self.requests().and_then(|requests| requests.timeout) else {
+            return;
+        };
+        let late = |since: &Nanos| *since + timeout <= now;
+        while self.waiting.front().is_some_and(late) {
+            self.waiting.pop_front();
+            self.timeouts += 1;
         }
     }
 
@@ -282,20 +323,17 @@ impl Client {
 
     /// A request is over; what does its connection do next?
     fn after(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
-        let Some(Requests { pace, timeout, .. }) = self.requests() else {
+        let Some(requests) = self.requests() else {
             return;
         };
-        let (pace, timeout) = (*pace, *timeout);
-        if let Pace::Think(think) = pace {
+        if let Pace::Think(think) = requests.pace {
             return self.think(host, connection, think);
         }
-        while let Some(since) = self.waiting.pop_front() {
-            if timeout.is_none_or(|timeout| host.now() < since + timeout) {
-                return self.request(host, connection, since, sent);
-            }
-            self.timeouts += 1;
+        self.forget_late(host.now());
+        match self.waiting.pop_front() {
+            Some(since) => self.request(host, connection, since, sent),
+            None => self.idle.push(connection),
         }
-        self.idle.push(connection);
     }
 
     /// A request's time is up; is it still under way?
@@ -328,6 +366,7 @@ impl Client {
     pub fn reset(&mut self) {
         self.responses = Waits::default();
         self.timeouts = 0;
+        self.turned_away = 0;
         for connection in &mut self.connections {
             connection.tcp.retransmissions = 0;
             connection.tcp.delivered = 0;
@@ -357,6 +396,7 @@ impl Client {
             vm: self.spec.vm,
             responses: self.responses.clone(),
             timeouts: self.timeouts + overdue,
+            turned_away: self.turned_away,
             retransmissions: tcps().map(|tcp| tcp.retransmissions).sum(),
             bytes: tcps().map(|tcp| tcp.delivered).sum(),
         }

@@ -9,7 +9,9 @@
 //! A packet from a client passes the wire to the host, the LAN's latency and vhost, then waits for
 //! the guest (`guest/net/`): its interrupt goes to one vCPU and is taken only while that one runs.
 //! The way back is the same: the guest's kick, vhost, wire, LAN. From VM to VM it is vhost twice.
-//! Nothing is lost or reordered: rings and queues are taken to be long enough.
+//! Nothing is lost or reordered: rings and queues are taken to be long enough. Only of clients' requests that wait for a
+//! connection, and of pings under way, there is a most ([`NetworkParams::most_waiting`]): an open loop above what its server
+//! can do would have ever more of them.
 
 mod client;
 mod link;
@@ -17,8 +19,8 @@ mod spec;
 pub(crate) mod tcp;
 
 pub use spec::{
-    CHUNK, ChannelSpec, ClientKind, ClientOutcome, ClientSpec, MOST_CONNECTIONS, NetworkParams,
-    NetworkSpec, Pace, Requests, parameters,
+    CHUNK, ChannelSpec, ClientKind, ClientOutcome, ClientSpec, MOST_CONNECTIONS, MOST_WAITING,
+    NetworkParams, NetworkSpec, Pace, Requests, parameters,
 };
 pub use tcp::TcpParams;
 
@@ -120,6 +122,8 @@ impl Wake {
 pub(crate) struct Network {
     params: NetworkParams,
     clients: Vec<Client>,
+    /// What of them waits.
+    waiting: u64,
     /// Packets on their way, and free places among them.
     packets: Vec<Packet>,
     free: Vec<u32>,
@@ -139,6 +143,7 @@ impl Network {
             clients: clients
                 .map(|(index, spec)| Client::new(spec, index as u32, seed))
                 .collect(),
+            waiting: 0,
             packets: Vec::new(),
             free: Vec::new(),
             incoming: Wire::new(spec.params.bandwidth),
@@ -230,27 +235,43 @@ impl Network {
                 match packet.to {
                     End::Guest { vm, .. } => return Some((vm, packet)),
                     End::Client { client, connection } => {
-                        let client = &mut self.clients[client as usize];
-                        client.receive(host, connection, &packet.body, &mut self.sent);
+                        self.act(client, |client, sent| {
+                            client.receive(host, connection, &packet.body, sent);
+                        });
                     }
                 }
             }
             Wake::ClientRto { client, connection } => {
-                self.clients[client as usize].timed_out(host, connection, &mut self.sent);
+                self.act(client, |client, sent| {
+                    client.timed_out(host, connection, sent)
+                });
             }
             Wake::Next { client, connection } => {
-                self.clients[client as usize].next(host, connection, &mut self.sent);
+                let room = u64::from(self.params.most_waiting).saturating_sub(self.waiting);
+                self.act(client, |client, sent| {
+                    client.next(host, connection, room, sent)
+                });
             }
             Wake::Patience { client, connection } => {
-                self.clients[client as usize].give_up(host, connection, &mut self.sent);
+                self.act(client, |client, sent| {
+                    client.give_up(host, connection, sent)
+                });
             }
             Wake::Turn { client } => {
-                self.clients[client as usize].turn(host, &mut self.sent);
+                self.act(client, |client, sent| client.turn(host, sent));
             }
             Wake::GuestRto { .. } => debug_assert!(false, "{wake:?} is a guest's"),
         }
         self.send(host);
         None
+    }
+
+    /// A client does something, which may change what waits.
+    fn act(&mut self, client: u32, what: impl FnOnce(&mut Client, &mut Vec<Packet>)) {
+        let client = &mut self.clients[client as usize];
+        let before = client.waiting();
+        what(client, &mut self.sent);
+        self.waiting = self.waiting - before + client.waiting();
     }
 
     /// A guest's packet is through vhost: on to the NIC, or to another VM.

@@ -9,6 +9,10 @@ use corun_model::{Nanos, Parameter, Presence, Value, VmId};
 /// The most connections of all clients and channels.
 pub const MOST_CONNECTIONS: u32 = 65_536;
 
+/// The most requests that wait for a connection, of all clients: 8 bytes each, 32 MB. A server that is 1000 requests per
+/// second behind has so many after more than an hour.
+pub const MOST_WAITING: u32 = 1 << 22;
+
 /// The bytes that one `request` takes from a stream: 64 KiB, as programs that copy bulk data read
 /// (assumed; `ttcp -l` and `cp` use 8 to 128 KiB).
 pub const CHUNK: u64 = 64 << 10;
@@ -29,7 +33,13 @@ pub struct NetworkParams {
     pub vhost: Nanos,
     /// TCP on all hosts and guests.
     pub tcp: TcpParams,
+    /// How many requests may wait for a connection, of all clients together; pings under way count
+    /// [`PING_ROOM`] times. Whatever comes beyond is given up at once.
+    pub most_waiting: u32,
 }
+
+/// How much more memory a ping under way takes than a request that waits: its packet's.
+pub(super) const PING_ROOM: u32 = 8;
 
 impl Default for NetworkParams {
     fn default() -> Self {
@@ -38,6 +48,7 @@ impl Default for NetworkParams {
             latency: 50_000,
             vhost: 10_000,
             tcp: TcpParams::default(),
+            most_waiting: MOST_WAITING,
         }
     }
 }
@@ -49,6 +60,7 @@ pub fn parameters() -> Vec<Parameter> {
         latency,
         vhost,
         tcp,
+        most_waiting: _,
     } = NetworkParams::default();
     let parameter = Parameter::new;
     vec![
@@ -216,6 +228,8 @@ pub struct ClientOutcome {
     pub responses: Waits,
     /// Requests given up; pings not answered in time.
     pub timeouts: u64,
+    /// Those of them that were given up at once, since too many waited: [`NetworkParams::most_waiting`].
+    pub turned_away: u64,
     /// TCP segments sent again, by either end.
     pub retransmissions: u64,
     /// Bytes that arrived at either end, duplicates and headers not counted.

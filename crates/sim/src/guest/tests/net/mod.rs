@@ -7,7 +7,8 @@ mod queues;
 
 use super::*;
 use crate::device::net::{
-    ChannelSpec, ClientKind, ClientSpec, NetworkParams, NetworkSpec, Pace, Requests, TcpParams,
+    ChannelSpec, ClientKind, ClientOutcome, ClientSpec, MOST_WAITING, NetworkParams, NetworkSpec,
+    Pace, Requests, TcpParams,
 };
 use crate::sched::cfs::{Cfs, CfsParams};
 use crate::workload::Length;
@@ -266,6 +267,56 @@ fn open_loops_give_up_when_their_patience_ends() {
         "{}",
         client.responses.max()
     );
+}
+
+/// Of 1000 requests in a second 500 are answered: of those that wait there are at most as many as there is room for,
+/// and what goes on above that is the same.
+#[test]
+fn what_an_open_loop_has_waiting_is_bounded() {
+    let program = "loop { request web; compute 2ms; reply web 100B }";
+    let of = |most_waiting, timeout| {
+        let mut requests = requests(10, Pace::Gap(length("1ms")));
+        requests.timeout = timeout;
+        let mut spec = network(vec![client_of(requests)]);
+        spec.params.most_waiting = most_waiting;
+        let outcome = run_net(1, 10 * MS, vec![vm("a", quick(), &[program])], &spec);
+        outcome.clients[0].clone()
+    };
+    let seen = |client: &ClientOutcome| {
+        let times = &client.responses;
+        (times.count(), times.mean(), times.max())
+    };
+    let [small, enough, default] = [100, 600, MOST_WAITING].map(|most| of(most, None));
+    assert!((400..=500).contains(&small.turned_away));
+    assert_eq!(small.timeouts, small.turned_away);
+    assert_eq!(small.responses.count(), default.responses.count());
+    assert!(small.responses.max() < 230 * MS, "110 are ahead of it");
+    assert_eq!((enough.turned_away, enough.timeouts), (0, 0));
+    assert_eq!(seen(&enough), seen(&default));
+    // Who has given up takes no room.
+    let patience = Some(50 * MS);
+    let [small, default] = [60, MOST_WAITING].map(|most| of(most, patience));
+    assert_eq!(small.turned_away, 0);
+    assert_eq!(seen(&small), seen(&default));
+    assert!(small.timeouts.abs_diff(default.timeouts) <= 60);
+}
+
+/// The same of pings that nobody answers, since the vCPU has no pCPU.
+#[test]
+fn pings_under_way_are_bounded() {
+    let mut spec = network(vec![ping(0)]);
+    spec.params.most_waiting = 80;
+    let vms = vec![
+        vm("a", quick(), &[HOG]),
+        vm("b", GuestParams::default(), &[HOG]),
+    ];
+    let outcome = run_net(1, 100 * MS, vms, &spec);
+    let client = &outcome.clients[0];
+    // Of a hundred in each turn of the other VM, ten.
+    let (answered, turned_away) = (client.responses.count(), client.turned_away);
+    assert!((540..=560).contains(&answered), "{answered}");
+    assert!((440..=460).contains(&turned_away), "{turned_away}");
+    assert_eq!(client.timeouts, client.turned_away);
 }
 
 #[test]

@@ -57,14 +57,25 @@ pub fn reader_is_gone(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
+/// Columns of the terminal that results go to; none where they go elsewhere, so that programs find whole lines.
+pub fn known_width() -> Option<u16> {
+    let said = std::env::var("COLUMNS").ok();
+    let said = said.and_then(|text| text.parse().ok());
+    said.or_else(asked).filter(|columns| *columns > 0)
+}
+
 /// Columns of the terminal that results go to, 80 where they go elsewhere. What `COLUMNS` says is
 /// stronger, but shells do not export it.
 pub fn width() -> u16 {
-    let said = std::env::var("COLUMNS").ok();
-    let said = said.and_then(|text| text.parse().ok());
-    said.or_else(asked)
-        .filter(|columns| *columns > 0)
-        .unwrap_or(80)
+    known_width().unwrap_or(80)
+}
+
+/// Text with its lines broken for the terminal, if it goes to one.
+pub fn wrapped(text: String) -> String {
+    match known_width() {
+        Some(width) => corun_report::paragraphs(&text, width),
+        None => text,
+    }
 }
 
 /// What the terminal says.

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let verdict = host::verdict(&args.state_dir, &args.force);
     match args.json {
         true => output::json(&verdict)?,
-        false => output::print(&in_words(&verdict))?,
+        false => output::print(&output::wrapped(in_words(&verdict)))?,
     }
     match verdict.refused.len() {
         0 => Ok(()),

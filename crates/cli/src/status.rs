@@ -6,7 +6,6 @@ use corun_linux::socket;
 use corun_linux::socket::protocol::Command;
 use corun_linux::status::{HostStatus, VcpuNow, VmNow};
 use corun_model::counted;
-use std::fmt::Display;
 use std::path::PathBuf;
 
 /// Show the state of the `corun host` that runs here, and of its VMs
@@ -39,7 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = socket::call::<HostStatus>(&args.socket, &Command::Status)?;
     match args.json {
         true => output::json(&status),
-        false => output::print(&in_words(&status)),
+        false => output::print(&(output::wrapped(in_words(&status)) + &table(&status, width()))),
     }
 }
 
@@ -70,7 +69,7 @@ fn in_words(status: &HostStatus) -> String {
     for note in &status.notes {
         text += &format!("note: {note}\n");
     }
-    text + &table(status)
+    text
 }
 
 /// What the host was promised, in words.
@@ -89,9 +88,14 @@ fn promises(status: &HostStatus) -> Vec<String> {
     promises.into_iter().flatten().collect()
 }
 
-/// The table of VMs, a line each.
-fn table(status: &HostStatus) -> String {
-    let mut heads = line([
+/// Columns for the table; where it goes to no terminal, each VM has one line.
+fn width() -> u16 {
+    output::known_width().unwrap_or(250)
+}
+
+/// The table of VMs.
+fn table(status: &HostStatus, width: u16) -> String {
+    let mut heads = vec![
         "VM",
         "PID",
         "vCPUs",
@@ -101,53 +105,30 @@ fn table(status: &HostStatus) -> String {
         "ready s",
         "costop s",
         "helpers s",
-    ]);
+    ];
     let throttles = status.vms.iter().any(|vm| throttled(vm) > 0.0);
     if throttles {
-        heads += &format!(" {:>11}", "throttled s");
+        heads.push("throttled s");
     }
     let thinks = status.vms.iter().any(|vm| vm.enforced.is_some());
     if thinks {
-        heads += &thought(["policy", "loan %", "woken by"]);
+        heads.extend(["policy", "loan %", "woken by"]);
     }
-    let mut text = heads + "\n";
-    for vm in &status.vms {
-        text += &of_vm(vm);
+    let row = |vm: &VmNow| {
+        let mut row = of_vm(vm);
         if throttles {
-            text += &format!(" {:>11}", time(throttled(vm)));
+            row.push(time(throttled(vm)));
         }
         if thinks {
-            text += &of_thought(vm);
+            row.extend(of_thought(vm));
         }
-        text.push('\n');
-    }
-    text
+        row
+    };
+    let rows: Vec<Vec<String>> = status.vms.iter().map(row).collect();
+    corun_report::grid(&heads, &rows, &[0, 4], width)
 }
 
-fn line<T: Display>(
-    [
-        name,
-        pid,
-        vcpus,
-        weight,
-        placement,
-        run,
-        ready,
-        costop,
-        helpers,
-    ]: [T; 9],
-) -> String {
-    format!(
-        "{name:<24} {pid:>8} {vcpus:>6} {weight:>6} {placement:<15} {run:>9} {ready:>9} {costop:>9} {helpers:>9}"
-    )
-}
-
-/// What only some policies think of VMs.
-fn thought<T: Display>([policy, loan, wakers]: [T; 3]) -> String {
-    format!(" {policy:>6} {loan:>7} {wakers:>8}")
-}
-
-fn of_vm(vm: &VmNow) -> String {
+fn of_vm(vm: &VmNow) -> Vec<String> {
     let weight = vm
         .weight
         .map_or("-".to_string(), |weight| weight.to_string());
@@ -155,7 +136,7 @@ fn of_vm(vm: &VmNow) -> String {
         true => vm.placement.as_str(),
         false => "(fair order)",
     };
-    line([
+    vec![
         vm.name.clone(),
         vm.pid.to_string(),
         vm.vcpus.len().to_string(),
@@ -165,7 +146,7 @@ fn of_vm(vm: &VmNow) -> String {
         time(sum(vm, |vcpu| vcpu.ready_s)),
         time(sum(vm, |vcpu| vcpu.costop_s)),
         time(vm.helpers.iter().map(|helpers| helpers.run_s).sum()),
-    ])
+    ]
 }
 
 /// Of all its vCPUs.
@@ -183,7 +164,8 @@ fn time(seconds: f64) -> String {
     format!("{:.1}", seconds + 0.0)
 }
 
-fn of_thought(vm: &VmNow) -> String {
+/// What only some policies think of VMs.
+fn of_thought(vm: &VmNow) -> [String; 3] {
     let state = match vm.enforced {
         Some(true) => "on",
         Some(false) => "off",
@@ -192,7 +174,7 @@ fn of_thought(vm: &VmNow) -> String {
     let loan = vm.loan_percent.map(|percent| format!("{percent:+.1}"));
     let wakers = vm.wakers.map(|wakers| wakers.name().to_string());
     let or_nothing = |told: Option<String>| told.unwrap_or_else(|| "-".to_string());
-    thought([state.to_string(), or_nothing(loan), or_nothing(wakers)])
+    [state.to_string(), or_nothing(loan), or_nothing(wakers)]
 }
 
 #[cfg(test)]
@@ -213,12 +195,17 @@ mod tests {
         .unwrap()
     }
 
-    /// Words of the table's two lines.
+    /// Words of the table's two lines, between rules.
     fn table(more: &Value) -> [Vec<String>; 2] {
-        let text = in_words(&status(more));
-        let lines: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(lines[0].len(), lines[1].len(), "{text}");
-        [0, 1].map(|at| lines[at].split_whitespace().map(str::to_string).collect())
+        let narrow = super::table(&status(more), 80);
+        assert!(
+            narrow.lines().all(|line| line.chars().count() <= 80),
+            "{narrow}"
+        );
+        let text = super::table(&status(more), 250);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        [1, 3].map(|at| lines[at].split_whitespace().map(str::to_string).collect())
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod dispatcher;
 mod gang;
 mod idle_state;
 mod ids;
+mod nearest;
 mod parameter;
 mod pcpu_set;
 mod plan;
@@ -25,6 +26,7 @@ pub use dispatcher::DispatcherParams;
 pub use gang::{Allotments, Boost, Gang, Skew, Slots};
 pub use idle_state::IdleState;
 pub use ids::{PcpuId, TaskId, VmId};
+pub use nearest::nearest;
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{

@@ -83,6 +83,33 @@ pub(crate) fn sentence(text: &str, width: u16) -> String {
     textwrap::fill(&bound, options).replace(BOUND, " ") + "\n"
 }
 
+/// Lines of text on a terminal of `width` columns; what begins with blanks stays that far to the right.
+pub fn paragraphs(text: &str, width: u16) -> String {
+    let paragraph = |line: &str| {
+        let words = line.trim_start();
+        let indent = &line[..line.len() - words.len()];
+        let room = width.saturating_sub(u16::try_from(indent.len()).unwrap_or(0));
+        let told = sentence(words, room);
+        let lines = told.lines().map(|line| format!("{indent}{line}\n"));
+        lines.collect::<String>()
+    };
+    text.lines().map(paragraph).collect()
+}
+
+/// A table on a terminal of `width` columns: `texts` of its columns are texts, the others numbers.
+pub fn grid(heads: &[&str], rows: &[Vec<String>], texts: &[usize], width: u16) -> String {
+    let cell = |(at, text): (usize, &str)| match texts.contains(&at) {
+        true => Cell::new(text),
+        false => right(text),
+    };
+    let mut table = spanning(width);
+    table.set_header(heads.iter().copied().enumerate().map(cell));
+    for row in rows {
+        table.add_row(row.iter().map(String::as_str).enumerate().map(cell));
+    }
+    lines(table)
+}
+
 /// How many characters a column's texts have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
@@ -237,6 +264,21 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 60),
             "{text}"
         );
+    }
+
+    #[test]
+    fn paragraphs_and_grids_fit() {
+        let text = paragraphs(&format!("  why: {}\n- short", "word ".repeat(40)), 60);
+        assert!(text.starts_with("  why: word") && text.ends_with("\n- short\n"));
+        assert!(text.contains("\n    word"), "{text}");
+        let row = || vec!["a-long-name-of-a-vm".to_string(); 4];
+        let table = grid(&["VM", "of two words", "x", "y"], &[row()], &[0], 100);
+        for text in [text, table] {
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod tables;
 pub mod timeline;
 pub mod workloads;
 
+pub use layout::{grid, paragraphs};
 pub use results::{
     AgentResult, Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, KernelResult,
     Recognised, ReplayCheck, Run, SiblingResult, Stacking, TaskResult, VcpuCheck, VmResult, round,

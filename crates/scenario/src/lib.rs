@@ -29,6 +29,7 @@ mod vms;
 
 pub use calibration::{Calibrated, CalibrationFile, calibration};
 pub use cgroups::{CgroupKeys, CpuMax, Group};
+pub use corun_model::nearest;
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
 pub use merge::Override;
 pub use network::{Channel, Client, ClientKind, Network, Requests};
@@ -38,7 +39,7 @@ pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, EmulatorKeys, GuestKeys, HaltPoll,
     Hardware, Host, HostTask, RtApp, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
 };
-pub use suggest::{nearest, or_nearest};
+pub use suggest::or_nearest;
 
 use reader::{Collected, Reader};
 

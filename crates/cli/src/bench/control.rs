@@ -58,19 +58,20 @@ impl Loop {
 }
 
 /// A table.
-pub(super) fn text(all: &[Loop], widest: usize) -> String {
+pub(super) fn text(all: &[Loop], width: u16) -> String {
     let title = format!("control loop, {} vCPUs, {PCPUS} pCPUs", VMS * SIBLINGS);
-    let widest = widest.max(title.len());
-    let heads = ["us/decision", "every ms", "% of a pCPU"].map(|head| format!("{head:>14}"));
-    let line = |of: &Loop| {
-        format!(
-            "{:widest$}{:>14.1}{:>14.0}{:>14.3}\n",
-            of.policy,
-            of.decision_us,
-            of.period_ms,
-            of.percent()
-        )
+    let heads = ["policy", "us/decision", "every ms", "% of a pCPU"];
+    let row = |of: &Loop| {
+        vec![
+            of.policy.to_string(),
+            format!("{:.1}", of.decision_us),
+            format!("{:.0}", of.period_ms),
+            format!("{:.3}", of.percent()),
+        ]
     };
-    let lines: String = all.iter().map(line).collect();
-    format!("\n{title:widest$}{}\n{lines}", heads.concat())
+    let rows: Vec<Vec<String>> = all.iter().map(row).collect();
+    format!(
+        "\n{title}\n{}",
+        corun_report::grid(&heads, &rows, &[0], width)
+    )
 }

@@ -47,25 +47,24 @@ impl Decisions {
         })
     }
 
-    fn line(&self, widest: usize) -> String {
-        let name = format!("{}, {} pCPUs", self.policy, self.pcpus);
+    fn row(&self) -> Vec<String> {
         let Cost { wakes, picks } = &self.cost;
-        let means = format!("{:>14.1}{:>14}", wakes.mean(), wakes.most);
-        format!(
-            "{name:widest$}{means}{:>14.1}{:>14}\n",
-            picks.mean(),
-            picks.most
-        )
+        vec![
+            format!("{}, {} pCPUs", self.policy, self.pcpus),
+            format!("{:.1}", wakes.mean()),
+            wakes.most.to_string(),
+            format!("{:.1}", picks.mean()),
+            picks.most.to_string(),
+        ]
     }
 }
 
 /// A table.
-pub(super) fn text(all: &[Decisions], widest: usize) -> String {
-    let heads = ["wake, mean", "most", "pick, mean", "most"].map(|head| format!("{head:>14}"));
-    let lines: String = all.iter().map(|of| of.line(widest)).collect();
+pub(super) fn text(all: &[Decisions], width: u16) -> String {
+    let heads = ["policy", "wake, mean", "most", "pick, mean", "most"];
+    let rows: Vec<Vec<String>> = all.iter().map(Decisions::row).collect();
     format!(
-        "\n{:widest$}{}\n{lines}",
-        "exchanges per decision",
-        heads.concat()
+        "\nexchanges per decision\n{}",
+        corun_report::grid(&heads, &rows, &[0], width)
     )
 }

@@ -221,6 +221,17 @@ impl Row {
         self.case.length as f64 / 1e9 / self.measured.seconds()
     }
 
+    fn cells(&self) -> Vec<String> {
+        let measured = &self.measured;
+        vec![
+            self.case.name.clone(),
+            format!("{:.3}", measured.events_per_s() / 1e6),
+            format!("{:.3}", measured.switches_per_s() / 1e6),
+            format!("{:.3}", self.pace()),
+            format!("{:.2}", measured.ratio_to_bare()),
+        ]
+    }
+
     fn json(&self) -> Value {
         json!({
             "group": self.group,
@@ -265,30 +276,18 @@ impl Findings {
         if self.quick {
             text += "Short runs, one round each: a look, not a measurement.\n";
         }
-        let widths = self.rows.iter().map(|row| row.case.name.len());
-        let widest = widths.max().unwrap_or(0);
-        let mut group = "";
-        for row in &self.rows {
-            if row.group != group {
-                group = row.group;
-                let heads = ["M events/s", "M switches/s", "sim s/s", "÷ bare queue"];
-                write!(text, "\n{group:widest$}")?;
-                heads
-                    .iter()
-                    .try_for_each(|head| write!(text, "{head:>14}"))?;
-                text.push('\n');
-            }
-            let measured = &row.measured;
-            let (events, switches) = (measured.events_per_s(), measured.switches_per_s());
-            writeln!(
-                text,
-                "{:widest$}{:>14.3}{:>14.3}{:>14.3}{:>14.2}",
-                row.case.name,
-                events / 1e6,
-                switches / 1e6,
-                row.pace(),
-                measured.ratio_to_bare(),
-            )?;
+        let width = output::width();
+        for of_group in self.rows.chunk_by(|a, b| a.group == b.group) {
+            let group = of_group.first().map_or("", |row| row.group);
+            let heads = [
+                group,
+                "M events/s",
+                "M switches/s",
+                "sim s/s",
+                "÷ bare queue",
+            ];
+            let rows: Vec<Vec<String>> = of_group.iter().map(Row::cells).collect();
+            text += &format!("\n{}", corun_report::grid(&heads, &rows, &[0], width));
         }
         let bare = self.bare / 1e6;
         writeln!(
@@ -303,8 +302,8 @@ impl Findings {
                 sweep.runs, sweep.threads, sweep.seconds, sweep.speedup
             )?;
         }
-        text += &control::text(&self.loops, widest);
-        text += &decisions::text(&self.decisions, widest);
+        text += &control::text(&self.loops, width);
+        text += &decisions::text(&self.decisions, width);
         if let Some(peak) = self.peak {
             writeln!(
                 text,

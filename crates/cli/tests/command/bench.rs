@@ -55,6 +55,8 @@ fn json_has_every_number_and_all_are_positive() {
 #[test]
 fn the_table_says_what_it_is() {
     let text = printed(corun(&["bench", "--quick"]));
+    let fits = |line: &str| line.chars().count() <= 80;
+    assert!(text.lines().all(fits), "{text}");
     for part in [
         "a benchmark of corun's simulator",
         "a look, not a measurement",

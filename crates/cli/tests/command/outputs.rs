@@ -129,7 +129,7 @@ fn interrupted(
     let mut child = child.unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = String::new();
-    while let Some(line) = lines.next() {
+    for line in lines.by_ref() {
         let line = line.unwrap();
         said += &format!("{line}\n");
         if line.starts_with(runs) {

@@ -68,6 +68,30 @@ pub(super) const KEYWORDS: [&str; 32] = [
 /// Keywords that begin no statement.
 const NO_STATEMENTS: [&str; 3] = ["exp", "random", "absolute"];
 
+/// Words that other languages have, and statements that do the same or nearly so.
+const ELSEWHERE: [(&[&str], &str); 9] = [
+    (&["while", "for", "repeat", "forever"], "loop"),
+    (&["run", "cpu", "work", "burn", "execute"], "compute"),
+    (&["fsync", "fdatasync", "sync", "commit", "log"], "append"),
+    (&["idle", "delay", "usleep", "nanosleep", "pause"], "sleep"),
+    (&["spin", "spinlock", "spin-lock"], "lock"),
+    (&["receive", "accept", "listen"], "request"),
+    (&["respond", "answer", "response"], "reply"),
+    (&["notify", "wake"], "signal"),
+    (&["pop", "take", "get"], "recv"),
+];
+
+/// The statement that was most likely meant by `word`.
+fn meant(word: &str) -> Option<&'static str> {
+    let lower = word.to_lowercase();
+    let elsewhere = ELSEWHERE.iter();
+    let elsewhere = elsewhere.filter(|(words, _)| words.contains(&lower.as_str()));
+    let ours = elsewhere.map(|(_, ours)| *ours).next();
+    let statements = KEYWORDS.into_iter();
+    let mut statements = statements.filter(|keyword| !NO_STATEMENTS.contains(keyword));
+    ours.or_else(|| corun_model::nearest(word, &mut statements))
+}
+
 pub(super) type Parsed<T> = Result<T, ParseError>;
 
 pub(super) fn parse(text: &str) -> Parsed<Program> {
@@ -160,6 +184,15 @@ impl<'a> Parser<'a> {
         error(self.at, format!("saw {}; accepted: {accepted}", self.token))
     }
 
+    fn no_statement(&self, word: &str) -> ParseError {
+        let Some(guess) = meant(word) else {
+            return self.unexpected(STATEMENTS);
+        };
+        let token = &self.token;
+        let message = format!("saw {token}; did you mean `{guess}`? Accepted: {STATEMENTS}");
+        error(self.at, message)
+    }
+
     pub(super) fn expect(&mut self, token: Token<'_>, accepted: &str) -> Parsed<()> {
         if self.token != token {
             return Err(self.unexpected(accepted));
@@ -205,7 +238,7 @@ impl<'a> Parser<'a> {
             return Err(error(at, message));
         }
         if !KEYWORDS.contains(&keyword) || NO_STATEMENTS.contains(&keyword) {
-            return Err(self.unexpected(STATEMENTS));
+            return Err(self.no_statement(keyword));
         }
         self.advance();
         if keyword == "queue" {

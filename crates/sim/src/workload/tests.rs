@@ -85,12 +85,34 @@ fn errors_name_place_sight_and_what_is_accepted() {
     let (line, column, message) = refused("compute 1ms; run 5");
     assert_eq!((line, column), (1, 14));
     assert!(
-        message.contains("saw `run`; accepted: compute TIME"),
+        message.contains("saw `run`; did you mean `compute`? Accepted: compute TIME"),
         "{message}"
     );
     let (_, column, message) = refused("compute 1ms sleep 1ms");
     assert_eq!(column, 13);
     assert!(message.contains("`;` between statements"), "{message}");
+}
+
+#[test]
+fn misspelt_statements_are_guessed() {
+    for (text, guess) in [
+        ("compte 1ms", Some("compute")),
+        ("loop { while { compute 1ms } }", Some("loop")),
+        ("append wal 4KB; fsync", Some("append")),
+        ("spinbarrier a", Some("spin-barrier")),
+        ("Sleep 1ms", Some("sleep")),
+        ("banana", None),
+        ("absolut", None),
+    ] {
+        let (.., message) = refused(text);
+        let told = guess.map(|guess| format!("did you mean `{guess}`? Accepted: compute TIME"));
+        assert_eq!(
+            message.contains("did you mean"),
+            guess.is_some(),
+            "{message}"
+        );
+        assert!(message.contains(&told.unwrap_or_default()), "{message}");
+    }
 }
 
 #[test]

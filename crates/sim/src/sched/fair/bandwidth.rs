@@ -131,8 +131,9 @@ pub(super) enum Ask {
 #[derive(Clone, Debug)]
 pub(super) struct Bandwidth {
     accounts: Vec<Account>,
-    /// By VM: the limited cgroups around it, inner ones first.
+    /// By VM: the limited cgroups around it, inner ones first, and how many cgroups each is out from the VM's own.
     paths: Vec<Vec<Pool>>,
+    levels: Vec<Vec<usize>>,
     asks: Vec<Ask>,
 }
 
@@ -202,11 +203,14 @@ impl Bandwidth {
         }
         let path = |own: &Option<usize>| {
             let out = |at: &usize| cgroups.all.get(*at)?.within;
-            let up = std::iter::successors(*own, out);
-            up.filter_map(|at| *places.get(at)?).collect()
+            let up = std::iter::successors(*own, out).enumerate();
+            let limited = up.filter_map(|(level, at)| Some(((*places.get(at)?)?, level)));
+            limited.unzip()
         };
-        (!accounts.is_empty()).then(|| Self {
-            paths: cgroups.of_vms.iter().map(path).collect(),
+        let (paths, levels) = cgroups.of_vms.iter().map(path).unzip();
+        (!accounts.is_empty()).then_some(Self {
+            paths,
+            levels,
             accounts,
             asks: Vec::new(),
         })
@@ -220,6 +224,12 @@ impl Bandwidth {
     /// The limited cgroups around a VM, inner ones first.
     pub(super) fn path(&self, vm: usize) -> &[Pool] {
         self.paths.get(vm).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many cgroups `pool`, which is around the VM, is out from the VM's own.
+    pub(super) fn level(&self, vm: usize, pool: Pool) -> usize {
+        let at = self.path(vm).iter().position(|&other| other == pool);
+        at.map_or(0, |at| self.levels[vm][at])
     }
 
     /// Is any cgroup around the VM throttled on `cpu` (`throttled_hierarchy()`)?

@@ -3,7 +3,8 @@
 //!
 //! Linux takes the cgroup's entity off the runqueue of a pCPU (`throttle_cfs_rq()`), and with it all tasks that are
 //! queued there within; they stay where they are, so that neither a wake-up nor balancing moves them
-//! (`throttled_lb_pair()`), and their averages stand still. Here, where each task is on its pCPU's runqueue itself
+//! (`throttled_lb_pair()`), and their averages stand still. In the cgroup around, what the entity weighed is
+//! the others' meanwhile. Here, where each task is on its pCPU's runqueue itself
 //! ([`weights`](super::weights)), each is taken off it, *parked*. It comes back as the entity does: as if it woke up
 //! there (`ENQUEUE_WAKEUP` in `unthrottle_cfs_rq()`), but without preempting anybody, unless the pCPU idles. A task
 //! that wakes up where its cgroup is throttled is parked as well.
@@ -90,6 +91,12 @@ impl Quotas {
     fn park(&mut self, task: TaskId, parked: Parked) {
         self.tasks[task.index()].parked = Some(parked);
         self.bandwidth.park(task, parked.by, parked.cpu);
+    }
+
+    /// How many cgroups `pool` is out from that of the task's VM.
+    fn level(&self, task: TaskId, pool: Pool) -> usize {
+        let vm = self.tasks[task.index()].vm;
+        vm.map_or(0, |vm| self.bandwidth.level(vm, pool))
     }
 
     /// It is not parked any more.
@@ -214,8 +221,17 @@ impl<O: Order> Fair<O> {
                 since,
                 why,
             };
+            let level = quotas.level(task, by);
             quotas.park(task, parked);
+            self.hold_in_groups(task, level, true, now);
         }
+    }
+
+    /// The cgroup so far out from that of the task's VM withdraws what `task` counts around it, or gives it back.
+    fn hold_in_groups(&mut self, task: TaskId, level: usize, held: bool, now: Nanos) {
+        let vm = self.books.task(task).vm;
+        let decay = self.books.decay();
+        self.groups.hold(vm, level, held, now, decay);
     }
 
     /// A cgroup is not throttled on `cpu` any more (`unthrottle_cfs_rq()`).
@@ -244,7 +260,9 @@ impl<O: Order> Fair<O> {
         let (Some(vm), Some(parked)) = (quotas.vm(task), quotas.end_parked(task, now)) else {
             return;
         };
+        let level = quotas.level(task, inner);
         if let Some(by) = quotas.bandwidth.rise(vm, inner, cpu, now) {
+            let outer = quotas.level(task, by);
             let since = now;
             quotas.park(
                 task,
@@ -254,8 +272,11 @@ impl<O: Order> Fair<O> {
                     ..parked
                 },
             );
+            self.hold_in_groups(task, level, false, now);
+            self.hold_in_groups(task, outer, true, now);
             return;
         }
+        self.hold_in_groups(task, level, false, now);
         self.books.thaw(task, now);
         self.refresh_weight(task, now);
         if !self.tuning.counts_sleepers() {

@@ -195,6 +195,40 @@ fn two_levels() {
     }
 }
 
+/// A VM that is throttled leaves its weight to those in its slice. On four pCPUs a slice of weight 200 has `small`, of two
+/// vCPUs, and `large`, of four, beside a VM of 100 outside, of four. `small` may have 5 ms of 100; of the rest the slice has
+/// two thirds, so that `large` has twice what the VM outside has.
+#[test]
+fn the_weight_of_a_throttled_vm_is_its_slices() {
+    for name in KERNELS {
+        let slice = Cgroup {
+            weight: 200,
+            ..PLAIN
+        };
+        let groups = vec![
+            slice,
+            limited(5 * MS, 0, Some(0)),
+            limited(400 * MS, 0, Some(0)),
+            PLAIN,
+        ];
+        let vcpus = [(0, 2), (1, 4), (2, 4)];
+        let jobs = vcpus
+            .iter()
+            .flat_map(|&(vm, vcpus)| (0..vcpus).map(move |n| Job::hog().vcpu(vm, n)));
+        let jobs = grouped(jobs.collect(), groups, &[1, 2, 3]);
+        let topology = ("1n1l4c1t", 1000);
+        let outcome = run(
+            kernel(name, topology.0, topology.1),
+            topology,
+            jobs,
+            20 * SEC,
+        );
+        let ran = ran(&outcome);
+        assert_near(&ran[..1], &[SEC], 5, name);
+        assert_near(&ran[1..], &[79 * SEC * 2 / 3, 79 * SEC / 3], 6, name);
+    }
+}
+
 /// 40 ms of work each second with 20 ms in a period: half of it waits for the next, unless it may save up.
 #[test]
 fn a_cgroup_that_saved_up_is_not_throttled() {
@@ -322,7 +356,7 @@ proptest! {
                     (Siblings::Apart, Gangs::Dynamic),
                     (Siblings::Light(100), Gangs::Demand(Boost::default())),
                     (Siblings::Free, Gangs::None),
-                    (Siblings::Free, Gangs::Dynamic),
+                    (Siblings::Bound, Gangs::Dynamic),
                 ][what - KERNELS.len()];
                 let cfs = CfsParams::preset("5.x", pcpus).unwrap();
                 let cfs = CfsParams { siblings, gangs, ..cfs };

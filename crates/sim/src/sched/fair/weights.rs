@@ -9,13 +9,15 @@
 //!
 //! Where members of a group share a pCPU, that is not quite the kernel's sum: its one entity there weighs no more when two
 //! are queued at once that seldom are (`calc_group_shares()`). Here each counts by itself; docs/limits.md says how much
-//! that is, and that a member whose quota is used up goes on counting in the groups around.
+//! that is.
 //!
 //! cgroups around those of VMs divide their weights likewise, level by level: what a member counts is its
 //! part of its group's weight, times that group's part of the weight of the one around it. A group is a member
-//! of the one around it while any of its own wants to run. An idle group (`cpu.idle`) weighs 3, and is
-//! preempted by all that is not idle ([`ranks`](super::ranks)). Helpers of a VM, such as iothreads, count one by
-//! one, as in the root; in its quota they are.
+//! of the one around it while any of its own wants to run. vCPUs that a quota keeps out (*held*) go on counting
+//! within the cgroup whose quota that is, where the kernel's averages stand still, but that one loses their part of its
+//! weight in the one around it, where `throttle_cfs_rq()` takes its entity off the runqueue. An idle group
+//! (`cpu.idle`) weighs 3, and is preempted by all that is not idle ([`ranks`](super::ranks)). Helpers of a VM, such as
+//! iothreads, count one by one, as in the root; in its quota they are.
 //!
 //! What the siblings count for differs. 2.6.33 (`tg_shares_up()`) goes by those that want to run at the moment. Later
 //! kernels (`calc_group_shares()`) go by load averages, so that a sibling that sleeps for a moment keeps its part: a
@@ -78,8 +80,12 @@ pub(crate) struct Group {
     pub(crate) load: Option<Average>,
     /// The group around it.
     pub(crate) within: Option<usize>,
-    /// Share of time that any of its own was active, of [`FULL`]: looked at only if there is one around it.
+    /// The share of its weight that counts around it, over time, of [`FULL`]: looked at only if there is one around it.
     queued: Average,
+    /// How many vCPUs are active in it or in groups within, but for those that a quota within keeps out; and how many of
+    /// them its own quota keeps out.
+    tasks: u32,
+    held: u32,
 }
 
 impl Group {
@@ -91,6 +97,8 @@ impl Group {
             load: (averages && weight.is_some()).then(Average::default),
             within: None,
             queued: Average::default(),
+            tasks: 0,
+            held: 0,
         }
     }
 
@@ -114,24 +122,57 @@ impl Group {
             load.advance(self.active, now, decay);
         }
         if self.within.is_some() {
-            let queued = if self.active > 0 { FULL } else { 0 };
-            self.queued.advance(queued, now, decay);
+            let shown = self.shown(FULL);
+            self.queued.advance(shown, now, decay);
         }
     }
 
-    /// A member of weight `own` becomes active, or stops being so. True if it is the first, or was the last.
-    fn count(&mut self, own: u64, joins: bool) -> bool {
-        let before = self.active;
-        self.active = match joins {
-            true => before + own,
-            false => before.saturating_sub(own),
-        };
-        (before == 0) != (self.active == 0)
+    /// The part of `all` that falls to the vCPUs that are active and not held.
+    fn shown(&self, all: u64) -> u64 {
+        match self.tasks - self.held {
+            0 => 0,
+            there => (u128::from(all) * u128::from(there) / u128::from(self.tasks)) as u64,
+        }
+    }
+
+    /// What it counts at present in the group around it.
+    fn counts(&self) -> u64 {
+        self.shown(self.weight.unwrap_or(0))
+    }
+
+    /// Something changes, after which a member that counted `member.0` counts `member.1`, and there are so many vCPUs
+    /// more or less. What the group itself counted until then, and counts from then on.
+    fn change(
+        &mut self,
+        member: (u64, u64),
+        change: Change,
+        now: Nanos,
+        decay: &Decay,
+    ) -> (u64, u64) {
+        let mut new = *self;
+        match change {
+            Change::Joins => new.tasks += 1,
+            Change::Leaves => new.tasks -= 1,
+            Change::Held => new.held += 1,
+            Change::Freed => new.held -= 1,
+        }
+        let own = (self.counts(), new.counts());
+        if member.0 != member.1 || self.within.is_some() && own.0 != own.1 {
+            self.age(now, decay);
+        }
+        self.active = (self.active + member.1).saturating_sub(member.0);
+        (self.tasks, self.held) = (new.tasks, new.held);
+        own
     }
 
     /// What a vCPU of weight `own`, which is among the active ones, counts. It was on a
     /// runqueue for `queued` of [`FULL`] of the time.
     pub(crate) fn part(&self, own: u64, queued: u64) -> u64 {
+        self.part_of(own, own, queued)
+    }
+
+    /// What a member of weight `own` would count if all of it were there, while `present` is.
+    fn part_of(&self, own: u64, present: u64, queued: u64) -> u64 {
         let Some(weight) = self.weight else {
             return own;
         };
@@ -139,12 +180,23 @@ impl Group {
             None => self.active,
             Some(load) => {
                 let mine = u128::from(own) * u128::from(queued) / u128::from(FULL);
-                load.value.saturating_sub(mine as u64) + own
+                load.value.saturating_sub(mine as u64) + present
             }
         };
-        let part = u128::from(weight) * u128::from(own) / u128::from(all.max(own).max(1));
+        let part = u128::from(weight) * u128::from(own) / u128::from(all.max(present).max(1));
         (part as u64).max(LEAST)
     }
+}
+
+/// What happens to a vCPU in a group.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// It becomes active there, or stops being so.
+    Joins,
+    Leaves,
+    /// The group's quota keeps it out, or does not any more.
+    Held,
+    Freed,
 }
 
 /// All groups of a host: those of VMs, in their order, and those around them.
@@ -207,13 +259,50 @@ impl Groups {
         now: Nanos,
         decay: &Decay,
     ) {
-        let (mut at, mut own) = (vm, own);
+        let (change, member) = match joins {
+            true => (Change::Joins, (0, own)),
+            false => (Change::Leaves, (own, 0)),
+        };
+        self.change_from(vm, member, change, now, decay);
+    }
+
+    /// The quota of the group that is `level` groups out from the VM's own keeps one of the VM's active vCPUs out, or does not
+    /// any more. It goes on counting in that group and those within, but not in those around.
+    pub(crate) fn hold(
+        &mut self,
+        vm: Option<usize>,
+        level: usize,
+        held: bool,
+        now: Nanos,
+        decay: &Decay,
+    ) {
+        let (own, around) = match held {
+            true => (Change::Held, Change::Leaves),
+            false => (Change::Freed, Change::Joins),
+        };
+        let mut at = vm;
+        for _ in 0..level {
+            at = at.and_then(|at| self.all.get(at)?.within);
+        }
+        if let Some(group) = at.and_then(|at| self.all.get_mut(at)) {
+            let member = group.change((0, 0), own, now, decay);
+            let within = group.within;
+            self.change_from(within, member, around, now, decay);
+        }
+    }
+
+    /// A change in a group and those around it, after which a member that counted `member.0` in it counts `member.1`.
+    fn change_from(
+        &mut self,
+        mut at: Option<usize>,
+        mut member: (u64, u64),
+        change: Change,
+        now: Nanos,
+        decay: &Decay,
+    ) {
         while let Some(group) = at.and_then(|at| self.all.get_mut(at)) {
-            group.age(now, decay);
-            if !group.count(own, joins) {
-                break;
-            }
-            (at, own) = (group.within, group.weight.unwrap_or(0));
+            member = group.change(member, change, now, decay);
+            at = group.within;
         }
     }
 
@@ -234,7 +323,9 @@ impl Groups {
         while let Some(group) = inner.within.and_then(|at| self.all.get_mut(at)) {
             let weight = inner.weight.unwrap_or(LEAST);
             group.age(now, decay);
-            let outer = group.part(weight, inner.queued.value);
+            // Nothing of it is there if the vCPU that is asked about is held, too: as if all came back.
+            let present = Some(inner.counts()).filter(|&it| it > 0);
+            let outer = group.part_of(weight, present.unwrap_or(weight), inner.queued.value);
             part = (u128::from(part) * u128::from(outer) / u128::from(weight)) as u64;
             inner = *group;
         }
@@ -246,13 +337,14 @@ impl Groups {
         let Some(group) = self.all.get_mut(vm) else {
             return false;
         };
+        let before = group.counts();
         let Some(own) = group.weight.as_mut() else {
             return false;
         };
         let old = std::mem::replace(own, weight);
-        let around = group.within.filter(|_| group.active > 0);
-        if let Some(outer) = around.and_then(|at| self.all.get_mut(at)) {
-            outer.active = (outer.active + weight).saturating_sub(old);
+        let after = group.counts();
+        if let Some(outer) = group.within.and_then(|at| self.all.get_mut(at)) {
+            outer.active = (outer.active + after).saturating_sub(before);
         }
         old != weight
     }
@@ -418,6 +510,90 @@ mod tests {
             soon * 100 / own < 77 && later * 100 / own >= 99,
             "{soon} {later}"
         );
+    }
+
+    /// A quota holds VM 0, whose vCPUs are on two pCPUs: what it counts in the inner slice goes with each, what that counts
+    /// in the outer one with both. Within the VM nothing changes.
+    #[test]
+    fn a_held_vcpu_counts_in_its_own_group_only() {
+        let (own, decay) = (scaled(100), Decay::new());
+        let mut groups = nested(false);
+        for vm in [0, 0, 1] {
+            groups.count(Some(vm), own, true, 0, &decay);
+        }
+        let seen = |groups: &mut Groups| {
+            let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap() * 100 / own;
+            let parts = [part(0), part(1)];
+            let active = groups.all.iter().map(|group| group.active * 2 / own);
+            (parts, active.collect::<Vec<u64>>())
+        };
+        let before = seen(&mut groups);
+        assert_eq!(before, ([75, 50], vec![4, 2, 8, 2, 0, 0]));
+        groups.hold(Some(0), 0, true, 0, &decay);
+        assert_eq!(seen(&mut groups), ([150, 50], vec![4, 2, 8, 1, 0, 0]));
+        groups.hold(Some(0), 0, true, 0, &decay);
+        let (parts, active) = seen(&mut groups);
+        assert_eq!((parts[1], active), (200, vec![4, 2, 2, 0, 0, 0]));
+        for _ in 0..2 {
+            groups.hold(Some(0), 0, false, 0, &decay);
+        }
+        assert_eq!(seen(&mut groups), before);
+        // The inner slice's quota: there both go on counting.
+        for held in [true, true, false, false] {
+            groups.hold(Some(0), 1, held, 0, &decay);
+            assert_eq!(groups.all[3].active, own);
+        }
+        assert_eq!(seen(&mut groups), before);
+    }
+
+    /// By averages a held VM wears off in the slice, and its vCPUs within it do not.
+    #[test]
+    fn the_average_of_a_held_vm_wears_off_around_it() {
+        let (own, decay) = (scaled(100), Decay::new());
+        let mut groups = nested(true);
+        for vm in [0, 0, 1] {
+            groups.begin(Some(vm), own);
+            groups.count(Some(vm), own, true, 0, &decay);
+        }
+        for _ in 0..2 {
+            groups.hold(Some(0), 0, true, 0, &decay);
+        }
+        let mut other = |now| groups.part(1, own, FULL, now, &decay).unwrap() * 100 / own;
+        assert_eq!(other(0), 50);
+        assert!(other(SEC) >= 199);
+        groups.all[0].age(SEC, &decay);
+        assert!(groups.all[0].load.unwrap().value.abs_diff(2 * own) < own / 100);
+        for _ in 0..2 {
+            groups.hold(Some(0), 0, false, SEC, &decay);
+        }
+        let mut part = |vm| groups.part(vm, own, FULL, 3 * SEC, &decay).unwrap() * 100 / own;
+        assert!(part(0).abs_diff(75) <= 1 && part(1).abs_diff(50) <= 1);
+    }
+
+    /// A quota on a VM that is in no slice: nobody counts another way while it holds, to the last bit.
+    #[test]
+    fn without_a_group_around_nothing_changes() {
+        let (own, decay) = (scaled(100), Decay::new());
+        let seen = |holds: bool| {
+            let mut groups = Groups::of([Some(own), Some(3 * own)].into_iter(), true);
+            for vm in [0, 0, 0, 1] {
+                groups.begin(Some(vm), own);
+                groups.count(Some(vm), own, true, 0, &decay);
+            }
+            let mut parts = Vec::new();
+            for step in 1..100 {
+                let now = step * 777_777;
+                if holds && step % 5 > 2 {
+                    groups.hold(Some(0), 0, step % 5 == 3, now, &decay);
+                }
+                groups.count(Some(0), own, step % 2 == 0, now, &decay);
+                if step % 3 == 0 {
+                    parts.push([0, 1].map(|vm| groups.part(vm, own, FULL / 2, now, &decay)));
+                }
+            }
+            parts
+        };
+        assert_eq!(seen(true), seen(false));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which threads wait for a disk, and for how long: the kernel's half of corun's I/O detector in a guest.
+ * Which threads wait for a disk, and for how long: the kernel's half of corun's I/O detector in a
+ * guest.
  *
  * A request belongs to the thread that runs when it begins. For threads that the daemon watches the
  * time with at least one request under way is added up in a book, which the daemon maps. Of others

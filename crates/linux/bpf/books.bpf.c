@@ -3,8 +3,8 @@
  * What the dispatcher keeps of many tasks, told at once, for crates/linux/src/books.rs.
  *
  * Problem: the daemon looks at every vCPU of the host ten times a second under some policies, and a
- * system call for each was a third of what it cost. How: it writes down the threads that it asks for in
- * `asked` and runs this program, which copies their books to `told`; both are mapped.
+ * system call for each was a third of what it cost. How: it writes down the threads that it asks
+ * for in `asked` and runs this program, which copies their books to `told`; both are mapped.
  */
 #include "threads.h"
 

@@ -5,8 +5,9 @@
  * Every context switch, wake-up and migration of the host becomes an event in the ring of the pCPU
  * where it happens: memory that the daemon has mapped, written without a lock, an atomic
  * instruction or a call into the kernel but the one that tells the time, and without waking the
- * reader, which comes by itself. All other tasks are on record, too: what competes with vCPUs decides as
- * much as they do. Guest exits come too often for that; they are counted by vCPU and reason
+ * reader, which comes by itself. All other tasks are on record, too: what competes with vCPUs
+ * decides as much as they do. Guest exits come too often for that; they are counted by vCPU and
+ * reason
  * (`counts`), and the daemon reads the counts now and then.
  *
  * A plain tracing program: it needs BTF, maps in memory and ring buffers (Linux 5.8), no sched_ext.
@@ -105,9 +106,9 @@ struct named {
 
 /*
  * A pCPU's ring; the daemon has the same struct (record/ring.rs). Only programs on that pCPU write
- * events, one after the other: one that is interrupted has set `busy`, and the interrupt's own events go
- * to `asides`. A slot whose time is 0 is free; its time is written last, and the daemon sets it to
- * 0 when it has read it.
+ * events, one after the other: one that is interrupted has set `busy`, and the interrupt's own
+ * events go to `asides`. A slot whose time is 0 is free; its time is written last, and the daemon
+ * sets it to 0 when it has read it.
  */
 struct ring {
 	u64 next; /* slot, not yet modulo */

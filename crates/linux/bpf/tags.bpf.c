@@ -4,8 +4,8 @@
  *
  * Problem: on a host with SMT the first task with a cookie has hung the whole of it under every
  * sched_ext scheduler, within milliseconds (sched-ext/scx issue 3715). To notice one is too late.
- * How: cookies are made by prctl(PR_SCHED_CORE) alone and inherited at fork. A task that asks is told
- * what the kernel says on machines without SMT (sched_core_share_pid() in
+ * How: cookies are made by prctl(PR_SCHED_CORE) alone and inherited at fork. A task that asks is
+ * told what the kernel says on machines without SMT (sched_core_share_pid() in
  * kernel/sched/core_sched.c), for which programs that want cookies are made, too. Reading them
  * stays allowed.
  *

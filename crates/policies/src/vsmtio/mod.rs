@@ -48,8 +48,6 @@ struct Vcpu {
     io: bool,
     rate: u32,
     weight: u64,
-    /// CPU time that it had lately, for its weight.
-    had: Nanos,
     cycles: Option<Cycles>,
     /// Did it want to run in the last period?
     busy: bool,
@@ -119,7 +117,6 @@ impl VsmtIo {
             let dormant = dormant(task, self.params.guests);
             let retained = task.turns.retained.max(hidden).max(dormant);
             vcpu.rate = rass::rate(retained, accounted);
-            vcpu.had = rass::lately(vcpu.had, task.run, vcpu.weight);
             vcpu.dormant = rass::retains(vcpu.dormant, dormant, task.run);
             vcpu.busy = task.run + task.ready > 0;
             vcpu.cycles = cycles(task).or(vcpu.cycles);
@@ -185,7 +182,6 @@ impl VsmtIo {
                 },
                 rate: vcpu.rate,
                 was_io: vcpu.io,
-                had: vcpu.had,
             };
             let mut ranked: Vec<Ranked> = self.on(core).map(ranked).collect();
             let io = rass::split(&mut ranked);

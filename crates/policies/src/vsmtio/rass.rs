@@ -7,14 +7,11 @@
 //! nearly alike as can be; each class has a hardware thread of the core, so that retention beside
 //! computing is the rule. Rates are in ten-thousandths.
 //!
-//! Our reading of ties: of two cuts that are equally near, the one with fewer I/O-bound vCPUs is
-//! taken. So a vCPU that is alone on its core is CPU-bound. Of vCPUs with equal rates, one that was
-//! I/O-bound stays so; but where the classes do not weigh alike, as with three vCPUs that compute,
-//! those that had the least CPU time lately come to the class that weighs less, so that they take
-//! turns at having a hardware thread to themselves.
+//! Our reading of ties: of vCPUs with equal rates, one that was I/O-bound stays so; of two cuts
+//! that are equally near, the one with fewer I/O-bound vCPUs is taken. So a vCPU that is alone on
+//! its core is CPU-bound.
 
 use corun_model::{Nanos, TaskId};
-use std::cmp::Reverse;
 
 /// A retention rate of 100 %.
 pub const FULL: u32 = 10_000;
@@ -30,8 +27,6 @@ pub struct Ranked {
     pub rate: u32,
     /// Was it I/O-bound until now?
     pub was_io: bool,
-    /// CPU time that it had lately, for its weight.
-    pub had: Nanos,
 }
 
 /// The retention rate of a vCPU that spent `retained` of `period` in retention, both ns.
@@ -58,50 +53,25 @@ pub fn retains(until_now: bool, dormant: Nanos, run: Nanos) -> bool {
     }
 }
 
-/// CPU time that a vCPU had lately, for its `weight`: in the last period it ran for `run`, and what
-/// it had before that counts for half.
-pub fn lately(had: Nanos, run: Nanos, weight: u64) -> Nanos {
-    had / 2 + run / weight.max(1)
-}
-
 /// A weight, compensated for retention in proportion to the rate.
 pub fn compensated(weight: u64, rate: u32) -> u64 {
     weight + weight * u64::from(rate) / u64::from(FULL)
 }
 
-/// The nearest cut, as a number of vCPUs from the first on, and how much heavier the rest is than
-/// these.
-fn cut(vcpus: &[Ranked]) -> (usize, i128) {
-    let total: i128 = vcpus.iter().map(|it| i128::from(it.weight)).sum();
-    let mut rest = total;
-    let mut best = (0, total);
-    for (at, vcpu) in vcpus.iter().enumerate() {
-        rest -= 2 * i128::from(vcpu.weight);
-        if rest.abs() < best.1.abs() {
-            best = (at + 1, rest);
-        }
-    }
-    best
-}
-
 /// Ranks the vCPUs of a core; returns how many of them, the first ones, are I/O-bound.
 pub fn split(vcpus: &mut [Ranked]) -> usize {
-    vcpus.sort_by_key(|it| (Reverse(it.rate), !it.was_io, it.task));
-    let (io, heavier) = cut(vcpus);
-    if heavier == 0 {
-        return io;
+    vcpus.sort_by_key(|it| (std::cmp::Reverse(it.rate), !it.was_io, it.task));
+    let total: u64 = vcpus.iter().map(|it| it.weight).sum();
+    let mut io = 0;
+    let mut best = (total, 0);
+    for (at, vcpu) in vcpus.iter().enumerate() {
+        io += vcpu.weight;
+        let difference = io.abs_diff(total - io);
+        if difference < best.0 {
+            best = (difference, at + 1);
+        }
     }
-    let mut turns = vcpus.to_vec();
-    match heavier > 0 {
-        true => turns.sort_by_key(|it| (Reverse(it.rate), it.had, it.task)),
-        false => turns.sort_by_key(|it| (Reverse(it.rate), Reverse(it.had), it.task)),
-    }
-    let (io_in_turn, then) = cut(&turns);
-    if then != heavier {
-        return io;
-    }
-    vcpus.copy_from_slice(&turns);
-    io_in_turn
+    best.1
 }
 
 #[cfg(test)]
@@ -116,7 +86,6 @@ mod tests {
             weight,
             rate,
             was_io: false,
-            had: 0,
         }
     }
 
@@ -147,35 +116,6 @@ mod tests {
         let mut all: Vec<Ranked> = [(1, 0), (1, 0)].iter().enumerate().map(vcpu).collect();
         all[1].was_io = true;
         assert_eq!((split(&mut all), all[0].task), (1, TaskId(1)));
-    }
-
-    /// Three that compute, one of which has a hardware thread to itself while the others share one.
-    #[test]
-    fn equals_take_turns_in_the_lighter_class() {
-        let mut had = [0; 3];
-        let mut alone = [0; 3];
-        for _ in 0..30 {
-            let mut all: Vec<Ranked> = [(1, 0); 3].iter().enumerate().map(vcpu).collect();
-            for one in &mut all {
-                one.had = had[one.task.index()];
-            }
-            assert_eq!(split(&mut all), 1);
-            alone[all[0].task.index()] += 1;
-            for (at, one) in all.iter().enumerate() {
-                let had = &mut had[one.task.index()];
-                *had = lately(*had, if at == 0 { 10 * MS } else { 5 * MS }, 1);
-            }
-        }
-        assert_eq!(alone, [10; 3]);
-        // Not at the price of classes that weigh still less alike.
-        let mut all: Vec<Ranked> = [(4, 0), (1, 0), (1, 0)]
-            .iter()
-            .enumerate()
-            .map(vcpu)
-            .collect();
-        all[1].had = 10 * MS;
-        assert_eq!(split(&mut all), 1);
-        assert_eq!(all[0].task, TaskId(0));
     }
 
     #[test]

@@ -81,7 +81,6 @@ fn rass_io(of: &[f64]) -> f64 {
         weight: (of[2 * at] as u64).max(1),
         rate: rate(of[2 * at + 1]),
         was_io: false,
-        had: 0,
     };
     let mut all: Vec<Ranked> = (0..4).map(vcpu).collect();
     let io = split(&mut all);

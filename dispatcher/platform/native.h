@@ -4,7 +4,8 @@
  *
  * All state hangs off one context, reached through a thread-local pointer, so that simulations run
  * side by side. The program that hosts the dispatcher fills in `struct native_host`
- * (crates/dispatcher/src/native.rs mirrors these structs; a test compares each field's place).
+ * (crates/dispatcher/src/native/context.rs mirrors these structs; a test compares each field's
+ * place).
  *
  * It is compiled three times. A replay takes part in everything that passes the tap. For the
  * simulator, which needs fast calls, UNTAPPED makes the tap nothing at all, and pCPUs are found by

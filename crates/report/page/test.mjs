@@ -34,6 +34,13 @@ function advice() {
   return { file, json: JSON.parse(json) };
 }
 
+/** The page of some claims, with some that are out of scope. */
+function claims() {
+  const file = join(folder, "claims.html");
+  execFileSync(corun, ["reproduce", "balance.table1.*", "aql.*", "--quick", "--all", "-q", "--report", file]);
+  return file;
+}
+
 /** The page in a browser; whatever it complains of, or asks for, is a failure. */
 async function open(browser, file, options = {}) {
   const page = await browser.newPage({ viewport: { width: 1200, height: 900 }, ...options });
@@ -282,9 +289,11 @@ async function grey(page) {
 }
 
 async function narrow(browser, file, name) {
-  const { page, quiet } = await open(browser, file, { viewport: { width: 380, height: 800 }, colorScheme: "dark" });
-  const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  assert(over <= 0, `the page is ${over} px too wide`);
+  const { page, quiet } = await open(browser, file, { viewport: { width: 360, height: 800 }, colorScheme: "dark" });
+  const over = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert((await over()) <= 0, `the page is ${await over()} px too wide`);
+  await page.evaluate(() => document.querySelectorAll("details").forEach((it) => (it.open = true)));
+  assert((await over()) <= 0, `the page with all details is ${await over()} px too wide`);
   const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   assert.notEqual(ground, "rgb(255, 255, 255)", "dark is dark");
   quiet();
@@ -327,6 +336,7 @@ try {
   await test("advice: it prints", () => paper(answer.page));
   answer.quiet();
   await test("advice: it fits a narrow screen, in the dark", () => narrow(browser, advised.file, "advice"));
+  await test("claims: they fit a narrow screen, in the dark", () => narrow(browser, claims(), "claims"));
 } finally {
   await browser.close();
   rmSync(folder, { recursive: true });

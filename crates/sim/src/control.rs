@@ -81,23 +81,24 @@ impl Control {
                 accounts.push(Before::default());
                 continue;
             };
-            let (totals, sums) = (host.totals(id), sched.turns(host, id, self.looked_at));
+            let (totals, sums) = (
+                host.totals_of_run(id),
+                sched.turns(host, id, self.looked_at),
+            );
             let signals = signals_of(host, load, id);
             let (now, was) = (totals, self.before(id));
             let before = was.totals;
             let signals_now = signals.since(&was.signals);
-            // Accounts start again when the warm-up ends: then all of them is new.
-            let since = |now: Nanos, before: Nanos| now.checked_sub(before).unwrap_or(now);
             vm.vcpus.push(TaskSeen {
                 task: id,
                 allowed: task.spec.allowed,
                 weight: task.spec.weight,
-                run: since(now.run, before.run),
-                ready: since(now.ready, before.ready),
-                wait: since(now.wait, before.wait),
+                run: now.run - before.run,
+                ready: now.ready - before.ready,
+                wait: now.wait - before.wait,
                 turns: with_guests(
                     was.until(&sums),
-                    since(now.retained, before.retained),
+                    now.retained - before.retained,
                     &signals_now,
                 ),
                 signals: signals_now,
@@ -139,7 +140,7 @@ impl Before {
         }
     }
 
-    /// What was done since then; unlike the host's, the scheduler's sums never begin anew.
+    /// What was done since then.
     fn until(&self, sums: &Turns) -> Turns {
         Turns {
             depleted: sums.depleted - self.depleted,
@@ -165,7 +166,7 @@ fn with_guests(mut turns: Turns, retained: Nanos, signals: &Signals) -> Turns {
 /// What the host can tell of a task since the run began.
 fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
     let llc = host.llc_seen(task);
-    let totals = host.totals(task);
+    let totals = host.totals_of_run(task);
     Signals {
         instructions: llc.map(|llc| llc.instructions),
         llc,
@@ -175,5 +176,68 @@ fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
             reference: totals.run,
         }),
         ..load.signals(task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Simulation;
+    use crate::sched::dispatcher::Dispatcher;
+    use crate::testing::{Does, Job, Jobs, host};
+    use corun_model::DispatcherParams;
+    use corun_model::time::{MS, SEC};
+    use std::sync::{Arc, Mutex};
+
+    /// What a policy is shown of each vCPU in each period: run, ready and wait.
+    type Shown = Arc<Mutex<Vec<Vec<[Nanos; 3]>>>>;
+
+    struct Looks(Shown);
+
+    impl Policy for Looks {
+        fn period(&self) -> Nanos {
+            100 * MS
+        }
+
+        fn decide(&mut self, seen: &Snapshot, _: &mut Plan) {
+            let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+            let spent = vcpus.map(|vcpu| [vcpu.run, vcpu.ready, vcpu.wait]);
+            self.0.lock().unwrap().push(spent.collect());
+        }
+    }
+
+    /// Two vCPUs that compute on a pCPU, and one that sleeps, beside them: periods as a policy sees them.
+    fn shown(warm_up: Nanos) -> Vec<Vec<[Nanos; 3]>> {
+        let sleeps = Does::Hog { from: 10 * SEC };
+        let jobs = vec![
+            Job::hog().vcpu(0, 0),
+            Job::hog().vcpu(1, 0),
+            Job::new(sleeps).vcpu(2, 0),
+        ];
+        let params = host("1n1l1c1t", 1000);
+        let dispatcher: Dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+        let shown = Shown::default();
+        let load = Box::new(Jobs::new(jobs, 1));
+        Simulation::new(params, Box::new(dispatcher), load, None)
+            .with_policy(Box::new(Looks(shown.clone())))
+            .run(warm_up, SEC, |_| {});
+        shown.lock().unwrap().clone()
+    }
+
+    /// Accounts of what is measured begin anew when the warm-up ends, at the end of a period or in its midst. A
+    /// policy sees nothing of that.
+    #[test]
+    fn policies_do_not_see_when_measuring_begins() {
+        let periods = shown(0);
+        for period in &periods[1..] {
+            assert!(
+                period
+                    .iter()
+                    .all(|vcpu| vcpu.iter().sum::<Nanos>() == 100 * MS)
+            );
+        }
+        for warm_up in [500 * MS, 550 * MS] {
+            assert_eq!(shown(warm_up), periods);
+        }
     }
 }

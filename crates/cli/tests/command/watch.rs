@@ -197,7 +197,8 @@ fn metrics_overwrite_no_file_but_their_own() {
         command.spawn().unwrap()
     };
     let other = "# HELP node_boots Times.\n# TYPE node_boots counter\nnode_boots 3\n";
-    for text in [other, "dear\n", "#"] {
+    let guest = "# HELP corun_guest_working 1 while threads are moved.\n";
+    for text in [other, guest, "dear\n", "#"] {
         std::fs::write(&file, text).unwrap();
         let mut child = begin();
         let (code, _, err) = match ended(&mut child) {

@@ -151,8 +151,9 @@ fn named(vm: &VmSample) -> Named<'_> {
     (&identity.name, identity.uuid.as_deref().unwrap_or_default())
 }
 
-/// How every [`text`] begins, which tells corun's files from others.
-pub const BEGINNING: &str = "# HELP corun_";
+/// How every [`text`] begins, now and ever since there are such files: that tells them from others, also from those of
+/// `corun guest`, whose metrics are named `corun_guest_`.
+pub const BEGINNING: &str = "# HELP corun_scheduler_";
 
 /// Identities that occur more than once: node_exporter refuses a file in which a line occurs twice,
 /// and all other files with it.

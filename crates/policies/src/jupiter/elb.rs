@@ -15,10 +15,14 @@
 //! halved, and ends when less than a step is left; then the lender may lend anew, measured by what
 //! it uses at that time.
 //!
-//! A VM to which a full bucket is owed lends to none. What it goes on leaving unused overflows: it
-//! belongs to all others, by their weights, and nobody owes it. This grows and ends as a loan does.
-//! Otherwise a VM that sleeps for good would for ever take a part of what VMs are entitled to, and
-//! the others would all seem to have more than their shares.
+//! A VM's bucket holds what it is owed and, as any leaky bucket does, what it offered and nobody used:
+//! there may be no VM that could use more. (That part is forgotten when the VM needs its time
+//! itself.) A VM whose bucket is full lends to none. What it goes on leaving unused overflows: it
+//! belongs to all others, by their weights, and nobody owes it, as long as it is left. This grows and
+//! ends as a loan does, and comes before loans, which go by what VMs are entitled to with it. A VM
+//! that leaves time so is entitled to its part of what others leave. Otherwise a VM that sleeps for
+//! good would for ever take a part of what VMs are entitled to, and the others would all seem to have
+//! more than their shares.
 //!
 //! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use
 //! more than its entitlement it lends nothing, and what is owed comes back out of the borrower's
@@ -28,7 +32,7 @@
 
 use super::params::JupiterParams;
 use corun_model::{Nanos, PcpuSet, VmId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// In the average of what a VM uses as a rule, the last period counts one part in this many.
 pub(super) const USUAL: u64 = 8;
@@ -70,7 +74,18 @@ struct Loan {
     /// `None`: its bucket is full, so that this is for all, and owed by nobody.
     to: Option<VmId>,
     amount: Nanos,
+    /// What the lender keeps of what it is entitled to.
+    keeps: Nanos,
     usual: Nanos,
+}
+
+/// What a VM offers that goes on leaving time unused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offer {
+    /// In the period: grows as a loan does, whether or not somebody takes it.
+    amount: Nanos,
+    /// What nobody used so far.
+    kept: Nanos,
 }
 
 /// All that was ever lent: what is owed, repaid and written off adds up to it.
@@ -87,6 +102,10 @@ pub(super) struct Bank {
     loans: BTreeMap<VmId, Loan>,
     /// What is owed, by lender and borrower.
     owed: BTreeMap<(VmId, VmId), Nanos>,
+    /// What VMs offer that leave time unused.
+    offers: BTreeMap<VmId, Offer>,
+    /// Those whose buckets were full when the last period ended.
+    full: BTreeSet<VmId>,
     /// What each VM uses as a rule.
     usual: BTreeMap<VmId, Nanos>,
     /// What was agreed on for the period that has just ended.
@@ -113,25 +132,55 @@ impl VmUse {
 }
 
 impl Bank {
-    /// A period is over: which VM gets what from which in the next one.
+    /// A period is over: which VM gets what from which in the next one. Nobody is entitled to more than before.
     pub fn settle(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
+        self.close(vms, params);
+        self.agree(vms, params)
+    }
+
+    /// A period is over, of these VMs: what is owed for it, and which of them leave what to all others in the next one.
+    pub fn close(&mut self, vms: &[VmUse], params: &JupiterParams) {
         let present: BTreeMap<VmId, &VmUse> = vms.iter().map(|vm| (vm.vm, vm)).collect();
-        self.account(&present);
-        self.forget(&present);
+        let used = self.account(&present);
+        let is_on = |vm: &VmId| present.contains_key(vm);
+        self.loans.retain(|vm, _| is_on(vm));
+        self.offers.retain(|vm, _| is_on(vm));
+        self.usual.retain(|vm, _| is_on(vm));
+        self.full.clear();
+        for vm in vms {
+            self.keep(vm, used.get(&vm.vm).copied().unwrap_or(0), params);
+            // A loan goes on when the bucket gets full, but for all, and what is left to all goes on as long as
+            // it is left: the depth of a bucket rises with what others leave, which must not end it.
+            let loan = self.loans.get(&vm.vm).copied();
+            if loan.is_some_and(|loan| loan.to.is_none()) || self.is_full(vm, params) {
+                self.full.insert(vm.vm);
+                let next = Self::next_loan(vm, None, loan, self.usual(vm), params);
+                self.note(vm.vm, next);
+            }
+        }
+    }
+
+    /// Who lends to whom in the next period, of `vms`, and who repays: by what they are entitled to in it.
+    pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
+        let present: BTreeMap<VmId, &VmUse> = vms.iter().map(|vm| (vm.vm, vm)).collect();
         let mut next = Vec::new();
         let mut taken = BTreeMap::new();
-        for vm in vms {
-            match self.lend(vm, vms, params) {
-                Some(loan) => {
-                    if let Some(to) = loan.to {
-                        let amount = loan.amount.min(room(&present, &taken, to));
-                        *taken.entry(to).or_insert(0) += amount;
-                        next.push(transfer(vm.vm, to, amount, false));
-                    }
-                    self.loans.insert(vm.vm, loan);
-                }
-                None => drop(self.loans.remove(&vm.vm)),
+        for vm in vms.iter() {
+            if self.full.contains(&vm.vm) {
+                continue;
             }
+            let loan = self.lend(vm, vms, params);
+            if let Some(Loan {
+                to: Some(to),
+                amount,
+                ..
+            }) = loan
+            {
+                let amount = amount.min(room(&present, &taken, to));
+                *taken.entry(to).or_insert(0) += amount;
+                next.push(transfer(vm.vm, to, amount, false));
+            }
+            self.note(vm.vm, loan);
         }
         self.repay(vms, &present, &mut taken, params, &mut next);
         self.learn(vms);
@@ -140,12 +189,21 @@ impl Bank {
         &self.agreed
     }
 
+    /// What `vm` lends, or no more.
+    fn note(&mut self, vm: VmId, loan: Option<Loan>) {
+        match loan {
+            Some(loan) => drop(self.loans.insert(vm, loan)),
+            None => drop(self.loans.remove(&vm)),
+        }
+    }
+
     /// What became of the transfers that were agreed on: what a borrower used of them is owed, what
-    /// the lender used of them is repaid.
-    fn account(&mut self, vms: &BTreeMap<VmId, &VmUse>) {
+    /// the lender used of them is repaid. Returns what was used of loans, by lender.
+    fn account(&mut self, vms: &BTreeMap<VmId, &VmUse>) -> BTreeMap<VmId, Nanos> {
         let mut beyond: BTreeMap<VmId, Nanos> = (vms.iter())
             .map(|(vm, did)| (*vm, did.used.saturating_sub(did.entitled)))
             .collect();
+        let mut lent = BTreeMap::new();
         for agreed in std::mem::take(&mut self.agreed) {
             let Some(beyond) = beyond.get_mut(&agreed.to) else {
                 continue;
@@ -160,39 +218,50 @@ impl Bank {
                 }
             } else {
                 *self.owed.entry((agreed.from, agreed.to)).or_insert(0) += used;
+                *lent.entry(agreed.from).or_insert(0) += used;
                 self.books.lent += used;
             }
         }
         self.owed.retain(|_, owed| *owed > 0);
+        lent
     }
 
-    /// VMs that have gone owe nothing, and are owed nothing.
-    fn forget(&mut self, present: &BTreeMap<VmId, &VmUse>) {
-        let there = |vm: &VmId| present.contains_key(vm);
+    /// What `vm` offered in the period that is over, of which others used `used`, stays in its bucket; what it
+    /// offers in the next one.
+    fn keep(&mut self, vm: &VmUse, used: Nanos, params: &JupiterParams) {
+        let slack = vm.leaves(params.lack);
+        if slack < least(vm, params) {
+            self.offers.remove(&vm.vm);
+            return;
+        }
+        let harmed = (self.loans.get(&vm.vm)).filter(|loan| is_harmed(vm, loan, params));
+        let depth = percent(vm.entitled, params.bucket);
+        let offer = self.offers.entry(vm.vm).or_default();
+        offer.kept = (offer.kept + offer.amount.saturating_sub(used)).min(depth);
+        offer.amount = match harmed {
+            Some(loan) => loan.amount / 2,
+            None => (offer.amount + step(vm, params)).min(slack),
+        };
+    }
+
+    /// Does the bucket of `vm` hold as much as it can?
+    fn is_full(&self, vm: &VmUse, params: &JupiterParams) -> bool {
+        let kept = self.offers.get(&vm.vm).map_or(0, |offer| offer.kept);
+        self.owed_to(vm.vm) + kept >= percent(vm.entitled, params.bucket)
+    }
+
+    /// Only these VMs are left: the others owe nothing, and are owed nothing.
+    pub fn forget_all_but(&mut self, here: &BTreeSet<VmId>) {
         let written_off = &mut self.books.written_off;
         self.owed.retain(|(lender, borrower), owed| {
-            let stays = there(lender) && there(borrower);
+            let stays = here.contains(lender) && here.contains(borrower);
             *written_off += if stays { 0 } else { *owed };
             stays
         });
-        (self.loans).retain(|vm, loan| there(vm) && loan.to.as_ref().is_none_or(there));
-        self.usual.retain(|vm, _| there(vm));
     }
 
-    /// What `vm` lends in the next period, if anything. A loan that harm has reduced below a step
-    /// is over: a VM that lends nothing is not harmed by lending, and what it uses from then on is
-    /// what it uses as a rule.
+    /// What `vm` lends in the next period, and to which of `all`, if anything. Its bucket is not full.
     fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
-        let slack = vm.leaves(params.lack);
-        let step = percent(vm.entitled, params.loan_step);
-        // Very small amounts are not lent. If steps are larger than that, a smaller rest is lent as
-        // a whole.
-        let least = step.min(percent(vm.entitled, 1)).max(1);
-        let depth = percent(vm.entitled, params.bucket);
-        if slack < least {
-            return None;
-        }
-        let full = self.owed_to(vm.vm) >= depth;
         // A VM cannot use the time of a pCPU that it may not use.
         let borrowers = || {
             (all.iter()).filter(|other| {
@@ -201,46 +270,51 @@ impl Bank {
                     && !other.allowed.and(&vm.allowed).is_empty()
             })
         };
-        // When the bucket gets full the loan goes on, but for all.
-        let still = |loan: &&Loan| match loan.to {
-            _ if full => true,
-            Some(to) => borrowers().any(|other| other.vm == to),
-            None => false,
+        let loan = self.loans.get(&vm.vm).copied();
+        let still = loan.filter(|loan| borrowers().any(|other| loan.to == Some(other.vm)));
+        let to = match still {
+            Some(loan) => loan.to,
+            None => borrowers()
+                .min_by_key(|other| (other.conflicts, other.vm))
+                .map(|other| other.vm),
         };
-        match self.loans.get(&vm.vm).filter(still) {
-            Some(loan) => {
-                let amount = match is_harmed(vm, loan, params) {
-                    true => loan.amount / 2,
-                    false => (loan.amount + step).min(slack),
-                };
-                let to = loan.to.filter(|_| !full);
-                (amount >= least).then_some(Loan {
-                    to,
-                    amount,
-                    ..*loan
-                })
-            }
-            None => {
-                let to = match full {
-                    true => None,
-                    false => Some(
-                        borrowers()
-                            .min_by_key(|other| (other.conflicts, other.vm))?
-                            .vm,
-                    ),
-                };
-                Some(Loan {
-                    to,
-                    amount: step.min(slack),
-                    // A VM that has just become idle uses less than as a rule, and not because of
-                    // the loan.
-                    usual: self
-                        .usual
-                        .get(&vm.vm)
-                        .map_or(vm.used, |usual| (*usual).min(vm.used)),
-                })
-            }
+        Self::next_loan(vm, Some(to?), still, self.usual(vm), params)
+    }
+
+    /// What `vm` lends in the next period after it lent `loan`: to one VM, or to all. A loan that harm has reduced
+    /// below a step is over: a VM that lends nothing is not harmed by lending, and what it uses from
+    /// then on is what it uses as a rule.
+    fn next_loan(
+        vm: &VmUse,
+        to: Option<VmId>,
+        loan: Option<Loan>,
+        usual: Nanos,
+        params: &JupiterParams,
+    ) -> Option<Loan> {
+        let slack = vm.leaves(params.lack);
+        let least = least(vm, params);
+        if slack < least {
+            return None;
         }
+        let step = step(vm, params);
+        let amount = match loan {
+            Some(loan) if is_harmed(vm, &loan, params) => loan.amount / 2,
+            Some(loan) => (loan.amount + step).min(slack),
+            None => step.min(slack),
+        };
+        (amount >= least).then(|| Loan {
+            to,
+            amount,
+            keeps: vm.entitled.saturating_sub(amount),
+            usual: loan.map_or(usual, |loan| loan.usual),
+        })
+    }
+
+    /// What `vm` uses as a rule, when it begins to lend. A VM that has just become idle uses less, and not because of
+    /// a loan.
+    fn usual(&self, vm: &VmUse) -> Nanos {
+        let usual = self.usual.get(&vm.vm).copied();
+        usual.map_or(vm.used, |usual| usual.min(vm.used))
     }
 
     /// Debts to VMs that could use more than they are entitled to are repaid.
@@ -294,6 +368,12 @@ impl Bank {
         loan.map_or(0, |loan| loan.amount)
     }
 
+    /// What `vm` keeps for itself in the next period, if it leaves the rest to all others.
+    pub fn keeps(&self, vm: VmId) -> Option<Nanos> {
+        let loan = self.loans.get(&vm).filter(|loan| loan.to.is_none());
+        loan.map(|loan| loan.keeps)
+    }
+
     fn debts_to(&self, lender: VmId) -> impl Iterator<Item = (&(VmId, VmId), &Nanos)> {
         self.owed
             .range((lender, VmId(0))..=(lender, VmId(u32::MAX)))
@@ -331,6 +411,17 @@ fn room(vms: &BTreeMap<VmId, &VmUse>, taken: &BTreeMap<VmId, Nanos>, to: VmId) -
 /// Does a lender use less than it does as a rule, by more than a loan may cost it?
 fn is_harmed(lender: &VmUse, loan: &Loan, params: &JupiterParams) -> bool {
     lender.used + percent(loan.usual, params.loan_harm) < loan.usual
+}
+
+/// By how much a loan grows in a period.
+fn step(lender: &VmUse, params: &JupiterParams) -> Nanos {
+    percent(lender.entitled, params.loan_step)
+}
+
+/// The least that is lent: very small amounts are not. If steps are larger than that, a smaller rest is lent as a
+/// whole.
+fn least(lender: &VmUse, params: &JupiterParams) -> Nanos {
+    step(lender, params).min(percent(lender.entitled, 1)).max(1)
 }
 
 fn percent(of: Nanos, percent: u32) -> Nanos {

@@ -96,6 +96,7 @@ impl Jupiter {
         if !self.vms.keys().eq(&self.seen) {
             let here: BTreeSet<VmId> = self.seen.iter().copied().collect();
             self.vms.retain(|vm, _| here.contains(vm));
+            self.bank.forget_all_but(&here);
         }
         for vm in &seen.vms {
             let tasks = || vm.vcpus.iter().map(|vcpu| (vcpu.task, own_weight(vcpu)));
@@ -122,62 +123,81 @@ impl Jupiter {
             allowed: (vm.vcpus.iter()).fold(PcpuSet::default(), |all, vcpu| all.or(&vcpu.allowed)),
             limit: Nanos::MAX,
         };
-        let mut claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
-        let shares = entitled::shares(&claimants, self.params.period);
-        let mut shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
-        let mut has: Vec<Nanos> = shares.iter().map(|(_, share)| *share).collect();
+        let claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
+        let own = entitled::shares(&claimants, self.params.period);
+        let own: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(own).collect();
         if self.params.elb && settle {
-            let mut uses = Vec::with_capacity(shares.len());
-            for (&(vm, entitled), claimant) in shares.iter().zip(&claimants) {
-                let known = self.vms.get(&vm).filter(|known| known.is_on());
-                uses.extend(known.map(|known| VmUse {
-                    vm,
-                    allowed: claimant.allowed,
-                    entitled,
-                    most: known.usable(claimant.most(), self.params.period),
-                    used: known.used(),
-                    halted: known.halted(),
-                    wants: known.wants(),
-                    conflicts: known.conflicts(&self.params),
-                }));
-            }
-            self.bank.settle(&uses, &self.params);
+            self.settle(&own, &claimants);
         }
-        if self.params.elb {
-            self.pass_on(&mut shares, &mut claimants);
-            has = match settle {
-                true => elb::after(&shares, self.bank.agreed()),
-                false => shares.iter().map(|(_, share)| *share).collect(),
-            };
-        }
+        let shares = match self.params.elb {
+            true => self.passed_on(&own, &claimants),
+            false => own,
+        };
+        let has = match self.params.elb && settle {
+            true => elb::after(&shares, self.bank.agreed()),
+            false => shares.iter().map(|(_, share)| *share).collect(),
+        };
         for ((vm, entitled), has) in shares.into_iter().zip(has) {
+            let leaves = (self.bank.keeps(vm)).map_or(0, |keeps| has.saturating_sub(keeps));
             if let Some(known) = self.vms.get_mut(&vm) {
-                known.allot(entitled, has, &self.params);
+                known.allot(entitled, has, leaves, &self.params);
             }
         }
     }
 
-    /// What VMs with full buckets leave unused belongs to the others. They themselves stay entitled to what they
-    /// are, should they wake.
-    fn pass_on(&self, shares: &mut [(VmId, Nanos)], claimants: &mut [Claimant]) {
-        let leaves: Vec<Nanos> = shares
-            .iter()
-            .map(|(vm, _)| self.bank.overflow(*vm))
-            .collect();
-        if leaves.iter().all(|left| *left == 0) {
-            return;
-        }
-        for ((claimant, (_, share)), left) in claimants.iter_mut().zip(&*shares).zip(&leaves) {
-            if *left > 0 {
-                claimant.limit = share.saturating_sub(*left);
+    /// A period is over: who owes what, and who lends what to whom in the next one. VMs with full buckets come first,
+    /// as what they leave to all is what others are entitled to, and may lend.
+    fn settle(&mut self, own: &[(VmId, Nanos)], claimants: &[Claimant]) {
+        let mut uses = self.uses(own, claimants);
+        self.bank.close(&uses, &self.params);
+        for (vm, entitled) in self.passed_on(own, claimants) {
+            for used in uses.iter_mut().filter(|used| used.vm == vm) {
+                used.entitled = entitled;
             }
         }
-        let raised = entitled::shares(claimants, self.params.period);
-        for (((_, share), raised), left) in shares.iter_mut().zip(raised).zip(leaves) {
-            if left == 0 {
-                *share = raised;
+        self.bank.agree(&uses, &self.params);
+    }
+
+    /// What VMs that Jupiter is on for used in the period that is over, of what they were entitled to in it.
+    fn uses(&self, own: &[(VmId, Nanos)], claimants: &[Claimant]) -> Vec<VmUse> {
+        let mut uses = Vec::with_capacity(own.len());
+        let entitled = self.passed_on(own, claimants);
+        for (&(vm, entitled), claimant) in entitled.iter().zip(claimants) {
+            let known = self.vms.get(&vm).filter(|known| known.is_on());
+            uses.extend(known.map(|known| VmUse {
+                vm,
+                allowed: claimant.allowed,
+                entitled,
+                most: known.usable(claimant.most(), self.params.period),
+                used: known.used(),
+                halted: known.halted(),
+                wants: known.wants(),
+                conflicts: known.conflicts(&self.params),
+            }));
+        }
+        uses
+    }
+
+    /// What VMs are entitled to if those with full buckets leave to the others what they do not use. They themselves
+    /// stay entitled to what they would be if they used it, should they wake.
+    fn passed_on(&self, own: &[(VmId, Nanos)], claimants: &[Claimant]) -> Vec<(VmId, Nanos)> {
+        let keeps: Vec<Option<Nanos>> = own.iter().map(|(vm, _)| self.bank.keeps(*vm)).collect();
+        if keeps.iter().all(Option::is_none) {
+            return own.to_vec();
+        }
+        let mut limited = claimants.to_vec();
+        for (claimant, keeps) in limited.iter_mut().zip(&keeps) {
+            claimant.limit = keeps.unwrap_or(Nanos::MAX);
+        }
+        let mut shares = entitled::shares(&limited, self.params.period);
+        for (at, keeps) in keeps.into_iter().enumerate() {
+            if let Some(keeps) = keeps {
+                limited[at].limit = Nanos::MAX;
+                shares[at] = entitled::shares(&limited, self.params.period)[at];
+                limited[at].limit = keeps;
             }
         }
+        own.iter().map(|(vm, _)| *vm).zip(shares).collect()
     }
 
     /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its
@@ -191,13 +211,17 @@ impl Jupiter {
             let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
                 continue;
             };
+            // A VM that leaves all of its time claims none, and its vCPUs are in nobody's way.
+            if known.keeps() == 0 {
+                continue;
+            }
             for (vcpu, claimed) in vm.vcpus.iter().zip(known.claims(&self.params)) {
                 placed.extend(vcpu.turns.cpu.map(|cpu| Placed {
                     task: vcpu.task,
                     vm: vm.vm,
                     cpu,
                     allowed: vcpu.allowed,
-                    slice: claimed.claim.allotment,
+                    slice: known.kept_of(claimed.claim.allotment),
                     low: claimed.low,
                     conflicts: vcpu.turns.preempted + vcpu.turns.late,
                 }));

@@ -28,6 +28,8 @@ pub(super) struct Vm {
     entitled: Nanos,
     /// What it may use of a period, loans included.
     has: Nanos,
+    /// What of that it leaves to all others, since its bucket is full.
+    leaves: Nanos,
     trust: Trust,
     /// Does hardware hide which tasks wake its vCPUs?
     hidden: bool,
@@ -116,6 +118,7 @@ impl Vm {
             own,
             entitled: 0,
             has: 0,
+            leaves: 0,
             trust: Trust::default(),
             hidden: false,
             unseen: LATELY,
@@ -216,10 +219,11 @@ impl Vm {
         !self.has_its_share(params) && self.went.iter().any(Went::came_late)
     }
 
-    /// The VM has `has` ns of the next period, of the `entitled` that are its share.
-    pub fn allot(&mut self, entitled: Nanos, has: Nanos, params: &JupiterParams) {
+    /// The VM has `has` ns of the next period, of the `entitled` that are its share, and `leaves` some of that unused.
+    pub fn allot(&mut self, entitled: Nanos, has: Nanos, leaves: Nanos, params: &JupiterParams) {
         self.entitled = entitled;
         self.has = has;
+        self.leaves = leaves;
         let total: u64 = self.weights.iter().sum();
         for (vcpu, &weight) in self.vcpus.iter_mut().zip(&self.weights) {
             let part = scaled(has, weight, total.max(1));
@@ -230,6 +234,24 @@ impl Vm {
                 vcpu.used
             };
         }
+    }
+
+    /// What it has and does not leave to others.
+    pub fn keeps(&self) -> Nanos {
+        self.has.saturating_sub(self.leaves)
+    }
+
+    /// The part of a vCPU's `slice` that the VM does not leave to others.
+    pub fn kept_of(&self, slice: Nanos) -> Nanos {
+        match self.leaves {
+            0 => slice,
+            _ => scaled(slice, self.keeps(), self.has.max(1)),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn entitled(&self) -> Nanos {
+        self.entitled
     }
 
     #[cfg(test)]

@@ -88,6 +88,12 @@ impl Host {
         task.running_on().map_or(0, |_| task.progress.at(self.now))
     }
 
+    /// A task's accounts since the run began: what policies are shown, to whom it makes no difference when measuring
+    /// begins.
+    pub(crate) fn totals_of_run(&self, task: TaskId) -> Totals {
+        self.tasks[task.index()].earlier.plus(&self.totals(task))
+    }
+
     /// A task's accounts up to now.
     pub fn totals(&self, task: TaskId) -> Totals {
         let task = &self.tasks[task.index()];

@@ -197,6 +197,7 @@ impl Host {
         let now = self.now;
         for task in &mut self.tasks {
             task.settle(now);
+            task.earlier = task.earlier.plus(&task.totals);
             task.totals = Totals::default();
         }
         for cpu in &mut self.cpus {

@@ -87,6 +87,26 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Both together.
+    pub(super) fn plus(self, more: &Self) -> Self {
+        Self {
+            run: self.run + more.run,
+            ready: self.ready + more.ready,
+            wait: self.wait + more.wait,
+            switches: self.switches + more.switches,
+            migrations: self.migrations + more.migrations,
+            wakeups: self.wakeups + more.wakeups,
+            smt_lost: self.smt_lost + more.smt_lost,
+            cache_lost: self.cache_lost + more.cache_lost,
+            retained: self.retained + more.retained,
+            polled: self.polled + more.polled,
+            second: self.second + more.second,
+            second_retained: self.second_retained + more.second_retained,
+            lent: self.lent + more.lent,
+            lent_retained: self.lent_retained + more.lent_retained,
+        }
+    }
+
     /// It was on a pCPU for so long.
     pub(super) fn ran(&mut self, spent: Nanos, place: Place) {
         self.run += spent;
@@ -158,6 +178,8 @@ pub struct Task {
     pub(super) profile: Option<Profile>,
     /// Its accounts.
     pub(super) totals: Totals,
+    /// Its accounts before those began anew.
+    pub(super) earlier: Totals,
     /// What it is.
     pub spec: TaskSpec,
 }
@@ -179,6 +201,7 @@ impl Task {
             due_at: Nanos::MAX,
             step: EventId::NONE,
             totals: Totals::default(),
+            earlier: Totals::default(),
             profile: None,
             activity: Activity::Work,
             llc: LlcSeen::default(),

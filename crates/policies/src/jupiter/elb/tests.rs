@@ -177,7 +177,10 @@ fn nothing_is_lent_to_a_vm_that_cannot_use_more_than_its_own() {
 #[test]
 fn debts_of_a_vm_that_has_gone_are_written_off() {
     let mut bank = lent_for(8);
+    // Jupiter is off for the borrower, and then it has gone.
     step(&mut bank, &[vm(0, 100, true)]);
+    assert_eq!(bank.books().1, 28 * MS);
+    bank.forget_all_but(&[VmId(0)].into());
     let (books, owed) = bank.books();
     assert_eq!((books.written_off, books.repaid, owed), (28 * MS, 0, 0));
 }

@@ -69,6 +69,21 @@ fn the_first_sibling_calls_the_other() {
     assert!(first == late && second > late + MS, "{second}");
 }
 
+/// The scene is the same where siblings may share a pCPU: nobody keeps them apart, and calls go to those elsewhere.
+#[test]
+fn siblings_that_are_free_are_called_too() {
+    let late = 1500 * US;
+    let jobs = vec![
+        from(0, 0, 0).on("1"),
+        from(late, 1, 0).on("0"),
+        from(late, 1, 1).on("1"),
+    ];
+    let params = host("1n1l2c1t", 1000);
+    let free = cfs("4.x", (Siblings::Free, Gangs::Dynamic), &params);
+    let (_, runs) = run(&params, free, Jobs::new(jobs, 1), 0, 40 * MS);
+    assert_eq!((starts(&runs, 1), starts(&runs, 2)), (late, late));
+}
+
 /// Three VMs of four hogs on four pCPUs: whenever one of a VM begins and none of its siblings runs, all of
 /// them do within an interrupt and a switch, unless its turn is over before.
 #[test]

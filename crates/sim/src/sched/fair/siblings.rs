@@ -35,10 +35,11 @@ pub enum Siblings {
 }
 
 impl<O: Order> Fair<O> {
-    /// A task has been added: it may be a vCPU, with siblings.
+    /// A task has been added: it may be a vCPU, with siblings. Where nobody keeps these apart they may still be
+    /// called together ([`Gangs`](super::Gangs)).
     pub(super) fn know_sibling(&mut self, task: TaskId, pcpus: u32) {
         let member = self.books.task(task);
-        let Some(vm) = member.vm.filter(|_| self.tuning.siblings != Siblings::Free) else {
+        let Some(vm) = member.vm else {
             return;
         };
         if self.siblings.len() <= vm {

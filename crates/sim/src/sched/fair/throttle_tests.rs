@@ -336,7 +336,7 @@ proptest! {
     /// Whatever else has a say in which task runs where: none is lost or run twice, affinity holds,
     /// the books are right at every decision.
     #[test]
-    fn random_loads(scene in scenes(), what in 0usize..12, time in 1u64..60, outer in 20u64..200) {
+    fn random_loads(scene in scenes(), what in 0usize..13, time in 1u64..60, outer in 20u64..200) {
         let (params, jobs) = scene.parts();
         let mut groups = vec![limited(outer * MS, 0, None)];
         let kinds = [Some(0), None, Some(0)].into_iter().cycle();
@@ -357,6 +357,7 @@ proptest! {
                     (Siblings::Light(100), Gangs::Demand(Boost::default())),
                     (Siblings::Free, Gangs::None),
                     (Siblings::Bound, Gangs::Dynamic),
+                    (Siblings::Free, Gangs::Dynamic),
                 ][what - KERNELS.len()];
                 let cfs = CfsParams::preset("5.x", pcpus).unwrap();
                 let cfs = CfsParams { siblings, gangs, ..cfs };

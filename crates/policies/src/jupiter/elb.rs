@@ -5,7 +5,9 @@
 //! A scheduler gives unused time to other VMs, and it is lost to the VM that it belonged to. Here
 //! it is lent to one VM on the same pCPUs that could use more than it is entitled to (a VM of which
 //! one thread is busy could use a pCPU and no more): the one with the fewest conflicts of
-//! latencies, since it makes most of it.
+//! latencies, since it makes most of it. Of several with as few it is the one with the least debts for
+//! its size (our reading): the dissertation does not say which, and if it were always the same one,
+//! that would owe all lenders at once.
 //!
 //! The loan grows gradually, by a hundredth of the lender's entitlement each period. It grows no
 //! further than what the lender leaves unused because its vCPUs are halted: entitlements are
@@ -26,11 +28,14 @@
 //!
 //! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use
 //! more than its entitlement it lends nothing, and what is owed comes back out of the borrower's
-//! entitlement: up to half of that in a period, and no more than the lender could use. A VM that
-//! could use more, even if not more than it is entitled to, lends nothing either, unless it has all
-//! that it can use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
+//! entitlement: up to half of that in a period, and no more than the lender could use. A debt is
+//! repaid by what the lender used beyond its entitlement, or by what the borrower went without, if
+//! that is more: others may have the time, and a debt must not cost the borrower more than it had. A
+//! VM that could use more, even if not more than it is entitled to, lends nothing either, unless it
+//! has all that it can use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
 
 use super::params::JupiterParams;
+use super::per_mille;
 use corun_model::{Nanos, PcpuSet, VmId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,6 +124,14 @@ impl VmUse {
         self.wants && self.most > self.entitled
     }
 
+    /// What it did not get of its entitlement, and could have used.
+    fn went_without(&self) -> Nanos {
+        match self.wants {
+            true => self.entitled.min(self.most).saturating_sub(self.used),
+            false => 0,
+        }
+    }
+
     /// How much of its entitlement it leaves unused. A VM that wants more, and does not have nearly
     /// all that it can use, leaves nothing: it would miss what it lends.
     fn leaves(&self, lack: u32) -> Nanos {
@@ -163,13 +176,14 @@ impl Bank {
     /// Who lends to whom in the next period, of `vms`, and who repays: by what they are entitled to in it.
     pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
         let present: BTreeMap<VmId, &VmUse> = vms.iter().map(|vm| (vm.vm, vm)).collect();
+        let mut burden = self.debts();
         let mut next = Vec::new();
         let mut taken = BTreeMap::new();
         for vm in vms.iter() {
             if self.full.contains(&vm.vm) {
                 continue;
             }
-            let loan = self.lend(vm, vms, params);
+            let loan = self.lend(vm, vms, &burden, params);
             if let Some(Loan {
                 to: Some(to),
                 amount,
@@ -178,6 +192,7 @@ impl Bank {
             {
                 let amount = amount.min(room(&present, &taken, to));
                 *taken.entry(to).or_insert(0) += amount;
+                *burden.entry(to).or_insert(0) += amount;
                 next.push(transfer(vm.vm, to, amount, false));
             }
             self.note(vm.vm, loan);
@@ -198,23 +213,22 @@ impl Bank {
     }
 
     /// What became of the transfers that were agreed on: what a borrower used of them is owed, what
-    /// the lender used of them is repaid. Returns what was used of loans, by lender.
+    /// the lender used of them, or the borrower went without, is repaid. Returns what was used of loans, by lender.
     fn account(&mut self, vms: &BTreeMap<VmId, &VmUse>) -> BTreeMap<VmId, Nanos> {
-        let mut beyond: BTreeMap<VmId, Nanos> = (vms.iter())
-            .map(|(vm, did)| (*vm, did.used.saturating_sub(did.entitled)))
-            .collect();
+        let of = |what: fn(&VmUse) -> Nanos| -> BTreeMap<VmId, Nanos> {
+            vms.iter().map(|(vm, did)| (*vm, what(did))).collect()
+        };
+        let mut beyond = of(|did| did.used.saturating_sub(did.entitled));
+        let mut without = of(VmUse::went_without);
         let mut lent = BTreeMap::new();
         for agreed in std::mem::take(&mut self.agreed) {
-            let Some(beyond) = beyond.get_mut(&agreed.to) else {
-                continue;
-            };
-            let used = agreed.amount.min(*beyond);
-            *beyond -= used;
+            let used = draw(&mut beyond, agreed.to, agreed.amount);
             if agreed.repays {
+                let given = draw(&mut without, agreed.from, agreed.amount);
                 if let Some(owed) = self.owed.get_mut(&(agreed.to, agreed.from)) {
-                    let used = used.min(*owed);
-                    *owed -= used;
-                    self.books.repaid += used;
+                    let repaid = used.max(given).min(*owed);
+                    *owed -= repaid;
+                    self.books.repaid += repaid;
                 }
             } else {
                 *self.owed.entry((agreed.from, agreed.to)).or_insert(0) += used;
@@ -260,8 +274,15 @@ impl Bank {
         });
     }
 
-    /// What `vm` lends in the next period, and to which of `all`, if anything. Its bucket is not full.
-    fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
+    /// What `vm` lends in the next period, and to which of `all`, if anything. Its bucket is not full. `burden`: what
+    /// VMs owe, and what they will owe once they have used what they are lent in that period.
+    fn lend(
+        &self,
+        vm: &VmUse,
+        all: &[VmUse],
+        burden: &BTreeMap<VmId, Nanos>,
+        params: &JupiterParams,
+    ) -> Option<Loan> {
         // A VM cannot use the time of a pCPU that it may not use.
         let borrowers = || {
             (all.iter()).filter(|other| {
@@ -270,12 +291,16 @@ impl Bank {
                     && !other.allowed.and(&vm.allowed).is_empty()
             })
         };
+        let burden = |other: &VmUse| {
+            let owes = burden.get(&other.vm).copied().unwrap_or(0);
+            per_mille(owes, other.entitled)
+        };
         let loan = self.loans.get(&vm.vm).copied();
         let still = loan.filter(|loan| borrowers().any(|other| loan.to == Some(other.vm)));
         let to = match still {
             Some(loan) => loan.to,
             None => borrowers()
-                .min_by_key(|other| (other.conflicts, other.vm))
+                .min_by_key(|other| (other.conflicts, burden(other), other.vm))
                 .map(|other| other.vm),
         };
         Self::next_loan(vm, Some(to?), still, self.usual(vm), params)
@@ -374,6 +399,15 @@ impl Bank {
         loan.map(|loan| loan.keeps)
     }
 
+    /// What each VM that owes something owes to all others together.
+    fn debts(&self) -> BTreeMap<VmId, Nanos> {
+        let mut debts = BTreeMap::new();
+        for ((_, borrower), owed) in &self.owed {
+            *debts.entry(*borrower).or_insert(0) += owed;
+        }
+        debts
+    }
+
     fn debts_to(&self, lender: VmId) -> impl Iterator<Item = (&(VmId, VmId), &Nanos)> {
         self.owed
             .range((lender, VmId(0))..=(lender, VmId(u32::MAX)))
@@ -388,6 +422,16 @@ impl Bank {
     pub fn books(&self) -> (Books, Nanos) {
         (self.books, self.owed.values().sum())
     }
+}
+
+/// Takes up to `amount` of what `vm` has; returns how much that is.
+fn draw(has: &mut BTreeMap<VmId, Nanos>, vm: VmId, amount: Nanos) -> Nanos {
+    let Some(left) = has.get_mut(&vm) else {
+        return 0;
+    };
+    let taken = amount.min(*left);
+    *left -= taken;
+    taken
 }
 
 fn transfer(from: VmId, to: VmId, amount: Nanos, repays: bool) -> Transfer {

@@ -109,6 +109,22 @@ fn the_vm_with_the_fewest_conflicts_borrows() {
     assert_eq!(step(&mut Bank::default(), &vms), [(0, 2, 1, false)]);
 }
 
+/// Otherwise the first of them would borrow from all, and owe all of them at once.
+#[test]
+fn of_vms_with_as_few_conflicts_the_one_borrows_that_owes_least() {
+    let lenders = [vm(0, 80, false), vm(1, 80, false)];
+    let all = |more: [Nanos; 2]| {
+        let borrowers = [vm(2, 100 + more[0], true), vm(3, 100 + more[1], true)];
+        [&lenders[..], &borrowers].concat()
+    };
+    let mut bank = Bank::default();
+    let first = step(&mut bank, &all([0, 0]));
+    assert_eq!(first, [(0, 2, 1, false), (1, 3, 1, false)]);
+    // VM 2 owes a millisecond from now on. A third lender comes, and lends to the other one.
+    let late = [&all([1, 0])[..], &[vm(4, 80, false)]].concat();
+    assert_eq!(step(&mut bank, &late)[2], (4, 3, 1, false));
+}
+
 #[test]
 fn nothing_is_lent_to_a_vm_that_may_not_use_those_pcpus() {
     let elsewhere = VmUse {
@@ -135,6 +151,23 @@ fn what_was_used_of_a_loan_is_repaid_when_the_lender_wants_more() {
     assert_eq!(step(&mut bank, &vms), [(1, 0, 6, true)]);
     let vms = [vm(0, 106, true), vm(1, 100, false)];
     assert_eq!(step(&mut bank, &vms), [(1, 0, 0, false); 0]);
+}
+
+/// A borrower that went without what it owed has repaid it, even if the lender had no use for it: others had the time.
+#[test]
+fn a_debt_costs_the_borrower_no_more_than_what_is_owed() {
+    let lender = vm(0, 100, true);
+    let owes = [(1, 0, 36, true)];
+    let after = |borrower| {
+        let mut bank = lent_for(8);
+        assert_eq!(step(&mut bank, &[lender, vm(1, 108, true)]), owes);
+        step(&mut bank, &[lender, borrower])
+    };
+    assert_eq!(after(vm(1, 64, true)), []);
+    assert_eq!(after(vm(1, 90, true)), [(1, 0, 26, true)]);
+    // It did not go without: it has what it is entitled to, or wants no more (and lends what it leaves).
+    assert_eq!(after(vm(1, 100, true)), owes);
+    assert_eq!(after(vm(1, 20, false)), [(1, 0, 1, false), owes[0]]);
 }
 
 /// One thread of it is busy, and it could use 90 ms at most: nothing comes back. If it has nearly all of them, it lends

@@ -138,7 +138,7 @@ impl Jupiter {
             false => shares.iter().map(|(_, share)| *share).collect(),
         };
         for ((vm, entitled), has) in shares.into_iter().zip(has) {
-            let leaves = (self.bank.keeps(vm)).map_or(0, |keeps| has.saturating_sub(keeps));
+            let leaves = (self.bank.keeps(vm)).map_or(0, |keeps| entitled.saturating_sub(keeps));
             if let Some(known) = self.vms.get_mut(&vm) {
                 known.allot(entitled, has, leaves, &self.params);
             }

@@ -530,6 +530,21 @@ fn a_vm_that_slept_for_long_is_entitled_to_its_share() {
     assert!(claim(&plan, 0).allotment <= 34 * MS);
 }
 
+/// It owes much, and leaves more than half of its part to all. What it repays is of the rest.
+#[test]
+fn who_leaves_time_to_all_repays_from_the_rest() {
+    let mut policy = Jupiter::default();
+    let halted = |used| vec![(used, Doing::Waiting, 0); 2];
+    let busy = |used| vec![(used, Doing::Ready, 16); 2];
+    ask_for(&mut policy, 0, 50, &[halted(10), busy(90)]);
+    ask_for(&mut policy, 50, 100, &[halted(50), halted(20)]);
+    for number in 150..160 {
+        ask_for(&mut policy, number, 1, &[busy(80), halted(20)]);
+        let given: Nanos = policy.vms.values().map(Vm::keeps).sum();
+        assert!(given <= 2 * PERIOD, "{number}: {given}");
+    }
+}
+
 /// What each VM but the last `sleepers` is entitled to, and has, after minutes of doing the same.
 fn parts_after(vms: &[Vec<Does>], sleepers: usize) -> Vec<(Nanos, Nanos)> {
     let mut policy = Jupiter::default();
@@ -668,6 +683,64 @@ proptest! {
         let mut with = vms.clone();
         with.push(vec![(0, Doing::Waiting, 0); size.min(pcpus)]);
         prop_assert_eq!(parts_after(&with, 1), parts_after(&vms, 0));
+    }
+}
+
+/// A VM in a period of a host where VMs come and go: whether it is there, its weight and its vCPUs', what they do, and
+/// the first pCPU that they may use, and how many.
+type Guest = (bool, Option<u32>, Vec<(u32, Does)>, (u32, u32));
+
+fn any_guest() -> impl Strategy<Value = Guest> {
+    let vcpus = prop::collection::vec((1u32..1000, any_does()), 1..5);
+    let weight = prop::option::of(1u32..10_000);
+    let cpuset = prop_oneof![Just((0, 6)), (0u32..6, 1u32..4)];
+    (prop::bool::weighted(0.9), weight, vcpus, cpuset)
+}
+
+fn period_of(number: u64, guests: &[Guest]) -> Snapshot {
+    let does: Vec<Vec<Does>> = (guests.iter())
+        .map(|(_, _, vcpus, _)| vcpus.iter().map(|(_, does)| *does).collect())
+        .collect();
+    let mut seen = period(number, &does);
+    seen.host.topology = snapshot(6, &[]).host.topology;
+    for (vm, (_, weight, vcpus, (first, count))) in seen.vms.iter_mut().zip(guests) {
+        vm.weight = *weight;
+        let allowed: PcpuSet = (*first..(first + count).min(6)).map(PcpuId).collect();
+        for (vcpu, (weight, _)) in vm.vcpus.iter_mut().zip(vcpus) {
+            (vcpu.weight, vcpu.allowed) = (*weight, allowed);
+        }
+    }
+    let mut there = guests.iter().map(|(there, ..)| *there);
+    seen.vms.retain(|_| there.next().unwrap_or(false));
+    seen
+}
+
+proptest! {
+    /// Whatever VMs come, go, weigh, may use and do: no more is given than there is, weights of a VM add up to what
+    /// they always do, and what was lent is owed, repaid or written off.
+    #[test]
+    fn what_holds_where_vms_come_and_go(
+        periods in prop::collection::vec(prop::collection::vec(any_guest(), 4), 1..8),
+        each in 1u64..30,
+    ) {
+        let mut policy = Jupiter::default();
+        for number in 0..each * periods.len() as u64 {
+            let guests = &periods[(number / each) as usize];
+            let seen = period_of(number, guests);
+            let plan = ask(&mut policy, &seen);
+            prop_assert_eq!(policy.vms.len(), seen.vms.len());
+            let given: Nanos = policy.vms.values().map(Vm::keeps).sum();
+            prop_assert!(given <= 6 * PERIOD, "{} in {}", given, number);
+            for vm in policy.vms.values() {
+                let lost = (vm.vcpus() * u64::from(Claim::NEUTRAL)).checked_sub(vm.total_weight());
+                prop_assert!(lost.is_some_and(|by_rounding| by_rounding < vm.vcpus()));
+            }
+            let (books, owed) = policy.bank.books();
+            prop_assert_eq!(books.lent, books.repaid + books.written_off + owed);
+            for told in &plan.tasks {
+                prop_assert!(told.claim.is_some_and(|claim| (1..=PERIOD).contains(&claim.allotment)));
+            }
+        }
     }
 }
 

@@ -111,7 +111,7 @@ impl Vm {
                 }
                 Interrupt::Resched => self.vcpus[vcpu as usize].need_resched = true,
                 Interrupt::Kick => {}
-                Interrupt::Flush { asked_by } => self.flushed(asked_by),
+                Interrupt::Flush { asked_by } => self.flushed(vcpu, asked_by),
                 Interrupt::Block(request) => self.request_done(host, vcpu, request),
                 Interrupt::Net => self.vcpus[vcpu as usize].receive.polling = true,
                 Interrupt::TcpTimer(endpoint) => self.rto(host, vcpu, endpoint),

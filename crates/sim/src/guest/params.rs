@@ -421,10 +421,11 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
         },
         Parameter {
             key: "vm.*.guest.tlb_flush",
-            meaning: "how other vCPUs flush their TLBs: ipi or paravirtual",
+            meaning: "how other vCPUs flush their TLBs: ipi, ipi-lazy (also those that idle) or paravirtual",
             value: Value::Choice("paravirtual"),
-            source: "Linux since 4.16 as a KVM guest (arch/x86/kernel/kvm.c, kvm_flush_tlb_multi)",
-            tried: "both in tests",
+            source: "Linux since 4.16 as a KVM guest (arch/x86/kernel/kvm.c, kvm_flush_tlb_multi); who idles is \
+                     interrupted until 4.13 (arch/x86/mm/tlb.c, leave_mm())",
+            tried: "all three in tests",
         },
         time(
             "vm.*.guest.flush",

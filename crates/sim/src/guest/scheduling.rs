@@ -101,6 +101,7 @@ impl Vm {
         let slot = &mut self.vcpus[vcpu as usize];
         slot.idle_since = None;
         slot.current = Some(thread);
+        slot.tlb_loaded = true;
         slot.need_resched = false;
         slot.overhead += self.params.thread_switch;
         let state = &mut self.threads[thread as usize];

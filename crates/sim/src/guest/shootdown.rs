@@ -5,9 +5,18 @@
 //! for each (`smp_call_function_many`). A descheduled vCPU answers only when it runs again, so one
 //! preempted sibling vCPU stalls the caller for as long as the host pleases.
 //!
-//! A vCPU whose kernel idles is left out: it flushes when it leaves its idle task (lazy TLB). With
-//! paravirtual flushes (Linux 4.16, `kvm_flush_tlb_multi`) one that the host has preempted is only
-//! marked, and flushes when it is entered again.
+//! Which vCPUs are interrupted:
+//!
+//! - Those that run a thread, always.
+//! - Those whose kernel idles, by older kernels: the idle task keeps the page tables of the last thread
+//!   ("lazy TLB"), so its CPU is interrupted like others. It then lets them go (`leave_mm()`), and is left in
+//!   peace until it has run a thread again. An interrupt to a halted vCPU wakes it, and the caller waits
+//!   until the host has found it a pCPU. Linux until 4.13 does so (arch/x86/mm/tlb.c); from 4.14 on, CPUs with
+//!   PCID let go when they begin to idle (`tlb_defer_switch_to_init_mm()`), and since 4.20 none that idles is
+//!   interrupted: it flushes when it leaves its idle task. But where page tables themselves are freed, as
+//!   by `munmap()` of much, those that idle are interrupted as before.
+//! - Not, with paravirtual flushes (Linux 4.16, `kvm_flush_tlb_multi`), those that the host has preempted:
+//!   they are only marked, and flush when they are entered again. A halted one counts as preempted.
 
 use super::interrupts::Interrupt;
 use super::thread::Doing;
@@ -18,16 +27,23 @@ use crate::host::{Host, Span};
 /// How a guest has other vCPUs flush their TLBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlbFlush {
-    /// An interrupt to each, and a wait for each. Linux on bare metal, and in guests before 4.16.
+    /// An interrupt to each that does not idle, and a wait for each. Linux since 4.14, unless it has
+    /// paravirtual flushes or, until 4.19, a CPU without PCID.
     Ipi,
+    /// The same, also to those that idle, once in each time of idling. Linux until 4.13, and later where page
+    /// tables are freed.
+    IpiLazy,
     /// Preempted vCPUs are left a note for their next entry. Linux guests on KVM since 4.16.
     Paravirtual,
 }
 
 impl TlbFlush {
     /// Every kind by the name that scenarios use.
-    pub const NAMES: [(&'static str, Self); 2] =
-        [("ipi", Self::Ipi), ("paravirtual", Self::Paravirtual)];
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("ipi", Self::Ipi),
+        ("ipi-lazy", Self::IpiLazy),
+        ("paravirtual", Self::Paravirtual),
+    ];
 }
 
 impl Vm {
@@ -37,7 +53,8 @@ impl Vm {
         let mut left = 0;
         for other in 0..self.vcpus.len() as u32 {
             let target = &mut self.vcpus[other as usize];
-            if other == vcpu || target.current.is_none() {
+            let lazy = self.params.tlb_flush == TlbFlush::IpiLazy && target.tlb_loaded;
+            if other == vcpu || (target.current.is_none() && !lazy) {
                 continue;
             }
             let preempted = target.mode != Mode::Running;
@@ -58,8 +75,10 @@ impl Vm {
         };
     }
 
-    /// A vCPU has flushed for `asked_by`.
-    pub(super) fn flushed(&mut self, asked_by: u32) {
+    /// `vcpu` has flushed for `asked_by`; if it idles it lets the page tables go.
+    pub(super) fn flushed(&mut self, vcpu: u32, asked_by: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        slot.tlb_loaded = slot.current.is_some();
         let state = &mut self.threads[asked_by as usize];
         if let Doing::Flushing { left, .. } = &mut state.doing {
             *left -= 1;

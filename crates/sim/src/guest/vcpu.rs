@@ -38,6 +38,8 @@ pub(super) struct Vcpu {
     /// It was halted and has not taken an interrupt since.
     pub woken: bool,
     pub current: Option<u32>,
+    /// Has it run a thread since it last let page tables go, so that its TLB may hold what others change?
+    pub tlb_loaded: bool,
     pub queue: Runqueue,
     /// A thread that should run first is queued.
     pub need_resched: bool,
@@ -79,6 +81,7 @@ impl Vcpu {
             rescheduling: 0,
             woken: false,
             current: None,
+            tlb_loaded: false,
             queue: Runqueue::default(),
             need_resched: false,
             pending: Vec::new(),

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Phenomena that the papers report, each from mechanism alone.
+//! Phenomena that papers and kernel developers report, each from mechanism alone.
 //!
 //! Problem: a simulator may show what it was tuned to show. Each phenomenon here is run from a scenario
 //! with the paper's setting (`experiments/emergence/`), through the command that users have; a test
 //! asserts what comes out, and `docs/emergence.md` is written from the same runs, with the papers'
 //! values beside ours and what does not fit. Choices that papers leave open are run in several ways.
 
+mod burst;
+mod cyclictest;
 mod disk;
+mod flushes;
+mod imbalance;
 mod locks;
 mod page;
 mod pings;
 mod polling;
+mod polls;
 mod run;
+mod sleepers;
 mod slices;
 mod smt;
 
@@ -27,6 +33,13 @@ fn the_page_is_fresh() {
         disk::section(),
         polling::section(),
         pings::section(),
+        sleepers::section(),
+        flushes::crowd(),
+        flushes::idle(),
+        polls::section(),
+        burst::section(),
+        imbalance::section(),
+        cyclictest::section(),
     ];
     common::is_fresh("docs/emergence.md", &page::page(&sections), "emergence");
 }

@@ -24,9 +24,13 @@ pub struct Section {
 const HEAD: &str = "\
 <!-- SPDX-License-Identifier: GPL-2.0-only -->
 <!-- Written by `CORUN_UPDATE=1 cargo test -p corun --test command emergence`; the test compares it with the runs. -->
-# Emergence: the papers' phenomena from mechanism alone
+# Emergence: phenomena from mechanism alone
 
-Each phenomenon is run from a scenario in `experiments/emergence` with the paper's setting, by
+The first sections are about phenomena that the papers report which corun implements, the others ([from here
+on](#who-sleeps-half-of-the-time)) about what others measured, mostly developers of the kernel, who give their
+numbers in commit messages.
+
+Each phenomenon is run from a scenario in `experiments/emergence` with the source's setting, by
 `corun compare FILE --json`; the same test asserts what is said here. No number of a model was fitted
 to these results. What a paper leaves open is commented in the scenario and, where much hangs on it,
 run in several ways. Figures are medians over seeds, with the lowest and highest in brackets where
@@ -37,7 +41,8 @@ are alike); variants with pause-loop exits and with rarer locks were added after
 and numbers of seeds are what a minute allows; the limits that the tests assert were set after
 seeing the values, so they guard against change and are no predictions. Of two readings of the
 paper's web server the one that its text describes is listed first. Mechanisms are argued from the
-models, not read off timelines.
+models, not read off timelines. What others measured was chosen for saying what was run and on what, and because it could be run
+here at all; one of these sections made a gap in the model known (TLB flushes of idle vCPUs).
 ";
 
 /// The whole page.

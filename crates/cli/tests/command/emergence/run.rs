@@ -30,6 +30,12 @@ pub fn sweep(scenario: &str, key: &str, values: &[&str], args: &[&str]) -> Vec<R
 }
 
 impl Runs {
+    /// The runs under one policy.
+    pub fn under(&self, policy: &str) -> Self {
+        let runs = self.0.iter().filter(|run| run["policy"] == policy);
+        Self(runs.cloned().collect())
+    }
+
     /// A figure over the seeds of a case.
     pub fn of(&self, case: &str, figure: impl Fn(Run) -> f64) -> Spread {
         let runs = self.0.iter().filter(|run| run["case"] == case);
@@ -52,6 +58,12 @@ impl Run<'_> {
     /// A number of a VM; 0 if there is none, as a mean without events.
     pub fn vm(&self, name: &str, figure: &str) -> f64 {
         number(&self.named("vms", name)[figure])
+    }
+
+    /// A number of all VMs together.
+    pub fn all_vms(&self, figure: &str) -> f64 {
+        let vms = self.0["vms"].as_array().unwrap().iter();
+        vms.map(|vm| number(&vm[figure])).sum()
     }
 
     /// MB/s of a VM's disk.

@@ -140,6 +140,53 @@ fn an_idle_vcpu_is_left_out_of_shootdowns() {
     assert_eq!(outcome.vms[0].vcpus[1].run, 0);
 }
 
+#[test]
+fn older_kernels_interrupt_an_idle_vcpu_once_in_each_time_of_idling() {
+    // The second thread naps ten times a second, the third never wakes again, the fourth vCPU has none.
+    let programs = [
+        "loop { compute 1ms; shootdown; count }",
+        "loop { compute 100us; sleep 99900us }",
+        "compute 1ms; sleep 60min",
+    ];
+    let seen = |tlb_flush| {
+        let params = GuestParams {
+            tlb_flush,
+            ..free()
+        };
+        let mut spec = vm("a", params, &programs);
+        spec.vcpus = 4;
+        let outcome = run(4, 10 * MS, vec![spec]);
+        let wakeups = |vcpu: usize| outcome.vms[0].vcpus[vcpu].wakeups;
+        ([1, 2, 3].map(wakeups), achieved(&outcome).shootdowns)
+    };
+    assert_eq!(seen(TlbFlush::Ipi).0, [10, 0, 0]);
+    assert_eq!(seen(TlbFlush::Paravirtual).0, [10, 0, 0]);
+    let (wakeups, shootdowns) = seen(TlbFlush::IpiLazy);
+    assert_eq!(wakeups, [20, 0, 0], "the third was told before");
+    near(shootdowns as f64, 1000.0);
+}
+
+#[test]
+fn a_shootdown_waits_until_a_woken_vcpu_has_a_pcpu() {
+    // One pCPU by turns of 10 ms: the sibling is woken behind whoever spins for it.
+    let programs = [
+        "loop { compute 1ms; shootdown; count }",
+        "loop { compute 100us; sleep 99900us }",
+    ];
+    let rounds = |tlb_flush| {
+        let params = GuestParams {
+            tlb_flush,
+            flush: 0,
+            ..free()
+        };
+        let outcome = run(1, 10 * MS, vec![vm("a", params, &programs)]);
+        (throughput(&outcome, 0), achieved(&outcome).spin)
+    };
+    let (ipi, lazy) = (rounds(TlbFlush::Ipi), rounds(TlbFlush::IpiLazy));
+    assert!(lazy.0 < ipi.0 - 50.0, "{lazy:?}, {ipi:?}");
+    assert!(lazy.1 > ipi.1 + 50 * MS, "{lazy:?}, {ipi:?}");
+}
+
 const NAPS: &str = "loop { compute 50us; count; sleep 50us }";
 
 #[test]

@@ -15,7 +15,7 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
     let idle = [IdleMode::Halt, IdleMode::Poll, IdleMode::Retention(50_000)];
     let params = GuestParams {
         lock,
-        tlb_flush: [TlbFlush::Ipi, TlbFlush::Paravirtual][seed as usize % 2],
+        tlb_flush: TlbFlush::NAMES[seed as usize / 3 % 3].1,
         idle: idle[seed as usize % 3],
         ple_window: seed.is_multiple_of(3).then_some(10_000),
         pv_spin: 20_000,

@@ -258,6 +258,9 @@ impl Simulation {
                 self.co_stopped_before = self.co_stopped();
                 self.throttled_before = self.throttled();
                 self.held_before = self.held();
+                if let Some(control) = &mut self.policy {
+                    control.accounts_begin_anew(&self.host);
+                }
                 self.host.reset_accounts();
                 self.watch.begin();
                 self.load.settle(&self.host);

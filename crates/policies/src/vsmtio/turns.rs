@@ -9,7 +9,7 @@
 //!
 //! So what vCPUs have had lately is compared, by weight. Within a core, those that had least have the better class next,
 //! as long as both classes weigh what they do; and between two cores the one that had most changes places with one of
-//! the same weight that had least. Whoever waits or retains more than a little is not moved: its class is by merit.
+//! the same weight that had least. A vCPU that waits or retains more than a little is not moved: its class is by merit.
 //! Where shares are equal but for a turn, nobody is moved: hardware threads of a core share its caches, cores do not.
 
 use corun_model::{Nanos, TaskId};
@@ -45,7 +45,7 @@ impl Service {
         Self(u64::try_from(all).unwrap_or(u64::MAX))
     }
 
-    /// After another period with this: what is long past fades, so that nobody is repaid for having slept.
+    /// After another period with this. What is long past fades: the last eight periods or so count.
     pub fn and(self, latest: Self) -> Self {
         Self((self.0 - self.0 / 8).saturating_add(latest.0))
     }
@@ -75,7 +75,7 @@ pub fn within(core: &mut [Computing], turn: Nanos) {
     let better = io > cpu;
     let there = core.iter().filter(|it| it.io == better);
     let mut room: u64 = there.map(|it| it.weight).sum();
-    // One that was there gives way only to one that had less by more than a turn.
+    // A vCPU that was there gives way only to one that had less by more than a turn.
     let had = |it: &Computing| match it.was_io == better {
         true => it.had.less(turn, it.weight),
         false => it.had,

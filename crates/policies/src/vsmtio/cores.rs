@@ -5,7 +5,8 @@
 //! get a core when they are first seen: the one with least weight, of these the one with fewest siblings.
 //! Where VMs have left, cores are filled again: once a period, one vCPU goes from a core to one of the same
 //! node that has less, if that leaves it with no more than the core it comes from. The paper's kernel does that in
-//! its load balancing; the adjuster only swaps.
+//! its load balancing; the adjuster only swaps. Where cores must have different numbers, vCPUs that
+//! compute change places ([`super::turns`]).
 //! A vCPU weighs no more than it can use: a hardware thread's part ([`usable`]). With more, a core
 //! would be nearly its own, and others would have too few.
 //! A core belongs to the core-scheduling cookie of its vCPUs; if all belong to others, a vCPU has none

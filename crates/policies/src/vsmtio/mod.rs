@@ -7,7 +7,8 @@
 //! passed ([`ltcr`] finds that timeout). One hardware thread of each core is for CPU-bound vCPUs, the other for
 //! I/O-bound ones ([`rass`]), so that a vCPU that retains its thread is beside one that computes. A hardware
 //! thread whose class has nothing to run borrows a vCPU of the other class, and gives it back at once when it is
-//! needed. Where two CPU-bound vCPUs share a core, cycle accounting says which pairs get along ([`symbiosis`]);
+//! needed. Those that only compute take turns where one class or core has more for them than another ([`turns`]).
+//! Where two CPU-bound vCPUs share a core, cycle accounting says which pairs get along ([`symbiosis`]);
 //! and where all vCPUs of a core are of one class, one is swapped with another core's ([`adjuster`]).
 //!
 //! Division of work: this policy decides, once a period, about classes, cores and timeouts; the
@@ -25,6 +26,7 @@ pub mod ltcr;
 mod params;
 pub mod rass;
 pub mod symbiosis;
+pub mod turns;
 
 pub use params::VsmtIoParams;
 
@@ -39,6 +41,7 @@ use ltcr::{Ltcr, Performance};
 use rass::Ranked;
 use std::collections::BTreeMap;
 use symbiosis::Cycles;
+use turns::{Computing, Service};
 
 /// What is known of a vCPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +54,12 @@ struct Vcpu {
     cycles: Option<Cycles>,
     /// Did it want to run in the last period?
     busy: bool,
+    /// Did it do nothing else?
+    computes: bool,
+    /// What it had lately, and in the last period, and its class then.
+    had: Service,
+    latest: Service,
+    was_io: bool,
     /// Did it spend most of its time on pCPUs dormant there, without the host's doing?
     dormant: bool,
 }
@@ -102,6 +111,7 @@ impl VsmtIo {
         self.looked_at = Some(seen.now);
         self.learned = true;
         let mut achieved = vec![Performance::default(); self.timeouts.len()];
+        let mut begin = Vec::new();
         for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
             let vcpu = self.vcpus.entry(task.task).or_default();
             let accounted = task.run + task.ready + task.wait;
@@ -116,7 +126,20 @@ impl VsmtIo {
             };
             let dormant = dormant(task, self.params.guests);
             let retained = task.turns.retained.max(hidden).max(dormant);
-            vcpu.rate = rass::rate(retained, accounted);
+            let computed = vcpu.computes;
+            // A vCPU that a quota kept from pCPUs for the whole period shows nothing new.
+            if accounted > 0 {
+                vcpu.rate = rass::rate(retained, accounted);
+                vcpu.computes = vcpu.core.is_some() && computes(task, &self.params);
+            }
+            if vcpu.core.is_some() {
+                vcpu.latest = Service::of(task.run, vcpu.weight);
+                vcpu.had = vcpu.had.and(vcpu.latest);
+                vcpu.was_io = vcpu.io;
+            }
+            if vcpu.computes && !computed {
+                begin.push(task.task);
+            }
             vcpu.dormant = rass::retains(vcpu.dormant, dormant, task.run);
             vcpu.busy = task.run + task.ready > 0;
             vcpu.cycles = cycles(task).or(vcpu.cycles);
@@ -129,14 +152,55 @@ impl VsmtIo {
                 timeout.step(seen, &self.params.bounds);
             }
         }
+        self.level(&begin);
     }
 
-    /// Swaps two vCPUs, if a core needs it.
-    fn adjust_workloads(&mut self, seen: &Snapshot) {
+    /// These begin to compute: they are owed nothing for the time before, compared with those on their cores that did.
+    fn level(&mut self, begin: &[TaskId]) {
+        for task in begin {
+            let core = self.vcpus.get(task).and_then(|vcpu| vcpu.core);
+            let others = core.into_iter().flat_map(|core| self.on(core));
+            let least = others
+                .filter(|(other, it)| it.computes && !begin.contains(other))
+                .map(|(_, it)| it.had)
+                .min();
+            if let (Some(least), Some(vcpu)) = (least, self.vcpus.get_mut(task)) {
+                vcpu.had = vcpu.had.max(least);
+            }
+        }
+    }
+
+    /// Swaps vCPUs of different cores.
+    fn swap(&mut self, seen: &Snapshot) {
         if self.cooldown > 0 {
             self.cooldown -= 1;
             return;
         }
+        let swaps = self.swaps(seen);
+        let core = |task| self.vcpus.get(&task).and_then(|vcpu| vcpu.core);
+        let moves: Vec<_> = (swaps.iter())
+            .flat_map(|&(one, other)| [(one, core(other)), (other, core(one))])
+            .collect();
+        for (task, core) in moves {
+            if let Some(vcpu) = self.vcpus.get_mut(&task) {
+                vcpu.core = core;
+            }
+        }
+        if !swaps.is_empty() {
+            self.cooldown = self.params.cooldown;
+        }
+    }
+
+    /// The vCPUs of different cores that are to be swapped: two if a core needs it, else those that take turns.
+    fn swaps(&self, seen: &Snapshot) -> Vec<(TaskId, TaskId)> {
+        let may = self.may_move(seen);
+        let adjusts = self.params.adjuster;
+        let mixes = adjusts.then(|| self.adjust_workloads(&may)).flatten();
+        mixes.map_or_else(|| self.change_cores(&may), |pair| vec![pair])
+    }
+
+    /// The two vCPUs that are to be swapped so that a core is mixed, if one needs it.
+    fn adjust_workloads(&self, may: impl Fn(TaskId, usize) -> bool) -> Option<(TaskId, TaskId)> {
         let rates = |core| Rates {
             group: self.cores.group(core),
             vcpus: (self.on(core))
@@ -145,25 +209,44 @@ impl VsmtIo {
         };
         let rates: Vec<Rates> = (0..self.cores.count()).map(rates).collect();
         let threshold = self.params.homogeneous * rass::FULL / 100;
+        adjuster::swap(&rates, threshold, may)
+    }
+
+    /// Those of different cores that change places, so that all that compute have the same.
+    fn change_cores(&self, may: impl Fn(TaskId, usize) -> bool) -> Vec<(TaskId, TaskId)> {
+        let cores: Vec<_> = (0..self.cores.count())
+            .map(|core| self.computing(core))
+            .collect();
+        let group = |core| self.cores.group(core);
+        turns::between(&cores, self.params.period, group, may)
+    }
+
+    /// May a vCPU have its home on that core?
+    fn may_move<'a>(&'a self, seen: &'a Snapshot) -> impl Fn(TaskId, usize) -> bool + 'a {
         let all = seen
             .vms
             .iter()
             .flat_map(|vm| (vm.vcpus.iter()).map(|vcpu| (vcpu.task, (vm.cookie, &vcpu.allowed))));
         let all: BTreeMap<_, _> = all.collect();
-        let may = |task: TaskId, core: usize| {
+        move |task, core| {
             let known = all.get(&task);
             known.is_some_and(|(cookie, allowed)| self.cores.admits(core, *cookie, allowed))
-        };
-        let Some((one, other)) = adjuster::swap(&rates, threshold, may) else {
-            return;
-        };
-        let core = |task| self.vcpus.get(&task).and_then(|vcpu| vcpu.core);
-        for (task, core) in [(one, core(other)), (other, core(one))] {
-            if let Some(vcpu) = self.vcpus.get_mut(&task) {
-                vcpu.core = core;
-            }
         }
-        self.cooldown = self.params.cooldown;
+    }
+
+    /// Those of a core that compute.
+    fn computing(&self, core: usize) -> Vec<Computing> {
+        let computing = |(task, vcpu): (TaskId, Vcpu)| {
+            vcpu.computes.then_some(Computing {
+                task,
+                weight: vcpu.weight,
+                had: vcpu.had,
+                latest: vcpu.latest,
+                was_io: vcpu.was_io,
+                io: vcpu.io,
+            })
+        };
+        self.on(core).filter_map(computing).collect()
     }
 
     fn on(&self, core: usize) -> impl Iterator<Item = (TaskId, Vcpu)> {
@@ -189,6 +272,18 @@ impl VsmtIo {
                 if let Some(vcpu) = self.vcpus.get_mut(&one.task) {
                     vcpu.io = at < io;
                 }
+            }
+            self.take_turns(core);
+        }
+    }
+
+    /// Those that compute have the better class by turns.
+    fn take_turns(&mut self, core: usize) {
+        let mut computing = self.computing(core);
+        turns::within(&mut computing, self.params.latency);
+        for one in computing {
+            if let Some(vcpu) = self.vcpus.get_mut(&one.task) {
+                vcpu.io = one.io;
             }
         }
     }
@@ -352,6 +447,17 @@ fn dormant(task: &TaskSeen, guests: bool) -> Nanos {
     counted.map_or(0, |counted| counted.dormant(task.run))
 }
 
+/// Did a vCPU work, or want to, for all of the period but as little as cores that are alike differ by?
+fn computes(task: &TaskSeen, params: &VsmtIoParams) -> bool {
+    let within = match params.guests {
+        true => task.turns.retained,
+        false => dormant(task, false),
+    };
+    let idle = task.wait + within;
+    let all = task.run + task.ready + task.wait;
+    u128::from(idle) * 100 <= u128::from(all) * u128::from(params.homogeneous)
+}
+
 /// What a vCPU achieved in a period of `length`.
 fn note(of: &mut Performance, task: &TaskSeen, io: bool, guests: bool, length: Nanos) {
     const THOUSAND_S: u128 = 1_000_000_000_000;
@@ -395,10 +501,8 @@ impl Policy for VsmtIo {
             // As after a swap.
             self.cooldown = self.params.cooldown;
         }
-        if self.params.rass && self.params.adjuster {
-            self.adjust_workloads(seen);
-        }
         if self.params.rass {
+            self.swap(seen);
             self.classify();
         }
         let placement = match self.params.rass {

@@ -271,7 +271,8 @@ fn of_the_adjuster(default: &VsmtIoParams) -> Vec<Parameter> {
         number(
             "policy.vsmtio.homogeneous",
             "standard deviation of retention rates below which a core's vCPUs are alike; and vCPUs are swapped only \
-             with a core whose mean rate is more than twice as many points away",
+             with a core whose mean rate is more than twice as many points away. A vCPU that is idle for no more of a \
+             period only computes, and takes turns with others that do",
             default.homogeneous,
             "points",
             CODE,

@@ -9,7 +9,8 @@
 //!
 //! Our reading of ties: of vCPUs with equal rates, one that was I/O-bound stays so; of two cuts
 //! that are equally near, the one with fewer I/O-bound vCPUs is taken. So a vCPU that is alone on
-//! its core is CPU-bound.
+//! its core is CPU-bound. Those that do nothing but compute then exchange their classes
+//! ([`super::turns`]).
 
 use corun_model::{Nanos, TaskId};
 

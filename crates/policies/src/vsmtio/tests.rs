@@ -545,6 +545,113 @@ fn cores_are_filled_by_what_vcpus_weigh() {
     assert_eq!(on_cores([None, None], &own), [6, 4]);
 }
 
+/// What each vCPU had of so many periods, in per cent of a hardware thread, on this host: each hardware thread is
+/// shared equally by those at home there. `changes` snapshots: what a vCPU waits for it also retains.
+fn shares(
+    host: &str,
+    vms: &[usize],
+    periods: std::ops::Range<u64>,
+    changes: impl Fn(u64, &mut Snapshot),
+) -> Vec<u64> {
+    let mut policy = VsmtIo::default();
+    let mut had = BTreeMap::<TaskId, Nanos>::new();
+    let mut plan = Plan::default();
+    for number in 0..periods.end {
+        let mut seen = snapshot(1, vms);
+        seen.host = HostSeen::of(host.parse().unwrap());
+        seen.now = number * PERIOD;
+        let pcpus = seen.host.topology.pcpus();
+        changes(number, &mut seen);
+        for vcpu in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+            vcpu.allowed = corun_model::PcpuSet::first(pcpus);
+            let its = |told: &&TaskPlan| told.task == vcpu.task;
+            let Some(home) = plan.tasks.iter().find(its).map(|told| told.home) else {
+                continue;
+            };
+            let beside = plan.tasks.iter().filter(|told| told.home == home);
+            vcpu.run = (PERIOD / beside.count() as Nanos).min(PERIOD - vcpu.wait);
+            vcpu.ready = PERIOD - vcpu.run - vcpu.wait;
+            vcpu.turns.retained = vcpu.wait;
+            if periods.contains(&number) {
+                *had.entry(vcpu.task).or_default() += vcpu.run;
+            }
+        }
+        plan = ask(&mut policy, &seen);
+    }
+    let percent = |had: Nanos| had * 100 / ((periods.end - periods.start) * PERIOD);
+    had.into_values().map(percent).collect()
+}
+
+fn alike(of: &[u64], wanted: u64, by: u64) {
+    assert!(
+        of.iter().all(|share| share.abs_diff(wanted) <= by),
+        "{of:?}"
+    );
+}
+
+#[test]
+fn of_an_odd_number_that_computes_none_has_more_than_another() {
+    alike(&shares("1n1l2c2t", &[2, 2, 2], 1..31, |_, _| {}), 66, 3);
+    // Nor beside one that waits, whose class has a place left.
+    let waits = |_, seen: &mut Snapshot| seen.vms[0].vcpus[0].wait = 90 * MS;
+    let beside = shares("1n1l1c2t", &[1, 4], 1..31, waits);
+    alike(&beside[1..], 37, 3);
+    assert_eq!(beside[0], 10);
+}
+
+#[test]
+fn nor_where_cores_have_different_numbers_of_them() {
+    alike(&shares("1n1l2c2t", &[1; 5], 1..61, |_, _| {}), 80, 6);
+}
+
+/// A VM that has come or slept is not repaid for the time before.
+#[test]
+fn nor_has_one_that_begins_to_compute() {
+    let comes = |number, seen: &mut Snapshot| {
+        if number < 20 {
+            seen.vms.pop();
+        }
+    };
+    alike(&shares("1n1l1c2t", &[1, 1, 1], 21..30, comes), 66, 9);
+    let wakes = |number, seen: &mut Snapshot| {
+        let sleeps = if number < 20 { PERIOD } else { 0 };
+        seen.vms[2].vcpus[0].wait = sleeps;
+    };
+    alike(&shares("1n1l1c2t", &[1, 1, 1], 21..30, wakes), 66, 9);
+}
+
+/// A vCPU that waits keeps its class, whatever others had.
+#[test]
+fn a_vcpu_that_retains_is_no_equal_of_those_that_compute() {
+    let mut policy = VsmtIo::default();
+    for number in 0..20 {
+        let mut seen = period(number, 2, 0, 0);
+        seen.vms[0].vcpus.truncate(1);
+        let io = &mut seen.vms[0].vcpus[0];
+        (io.run, io.ready, io.wait) = (95 * MS, 0, 5 * MS);
+        (io.turns.retained, io.turns.wakeups) = (5 * MS, 50);
+        let plan = ask(&mut policy, &seen);
+        if number > 0 {
+            assert_eq!(home(&plan, 0), Some(1), "period {number}");
+        }
+    }
+}
+
+/// In a period in which its quota lets it do nothing, a vCPU does not become another one.
+#[test]
+fn a_vcpu_of_which_nothing_was_seen_keeps_its_rate() {
+    let mut policy = VsmtIo::default();
+    for number in 0..4 {
+        let mut seen = period(number, 4, 40, 100);
+        if number == 3 {
+            let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
+            vcpus.for_each(|vcpu| (vcpu.run, vcpu.ready, vcpu.turns) = Default::default());
+        }
+        ask(&mut policy, &seen);
+    }
+    assert_eq!(policy.vcpus[&TaskId(0)].rate, 4000);
+}
+
 proptest! {
     /// Whatever vCPUs do: every home is allowed and of the vCPU's own core, only one hardware thread of a
     /// core is held, and timeouts stay within their bounds.

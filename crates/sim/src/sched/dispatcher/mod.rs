@@ -23,6 +23,8 @@ mod asymmetric_tests;
 #[cfg(test)]
 mod core_tests;
 #[cfg(test)]
+mod equals_tests;
+#[cfg(test)]
 mod gang_tests;
 #[cfg(test)]
 mod group_tests;

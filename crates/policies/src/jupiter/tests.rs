@@ -79,6 +79,30 @@ fn a_busy_vcpu_gets_what_its_siblings_leave_and_the_vm_stays_as_it_is() {
     assert!(claim(&plan, 0).allotment > 63 * MS);
 }
 
+/// A VM's own weight is shared by those of its vCPUs that want to run. What a sibling that sleeps does not have is no reason
+/// for the VM to have more.
+#[test]
+fn siblings_that_sleep_do_not_make_a_vm_with_a_weight_heavier() {
+    let params = JupiterParams {
+        elb: false,
+        ..JupiterParams::default()
+    };
+    let mut policy = Jupiter::new(params);
+    let vms = [vec![(80, Doing::Ready, 9), SLEEPER], vec![HOG; 2]];
+    let weighed = |number| {
+        let mut seen = period(number, &vms);
+        seen.vms.iter_mut().for_each(|vm| vm.weight = Some(100));
+        seen
+    };
+    let plan = (0..40).map(|number| ask(&mut policy, &weighed(number)));
+    let plan = plan.last().unwrap();
+    let shares = [0, 1, 100].map(|vcpu| u64::from(claim(&plan, vcpu).share));
+    assert!(shares[1] * 3 < shares[0], "{shares:?}");
+    // They wanted to run for 100 and 5 ms.
+    let mean = (shares[0] * 100 + shares[1] * 5) / 105;
+    assert!(mean.abs_diff(shares[2]) < shares[2] / 100, "{shares:?}");
+}
+
 #[test]
 fn a_vcpu_that_cannot_use_its_slice_is_scheduled_sooner() {
     let mut policy = Jupiter::default();

@@ -18,6 +18,8 @@ pub(super) struct Vm {
     vcpus: Vec<Vcpu>,
     /// What its vCPUs weigh by themselves, together.
     own: u64,
+    /// Does it have a weight of its own, which those of its vCPUs that want to run share?
+    has_weight: bool,
     /// How their last period went.
     went: Vec<Went>,
     /// What they weigh by themselves, scaled to the same total as [`Self::weights`].
@@ -51,6 +53,8 @@ struct Vcpu {
     used: Nanos,
     /// How long it was halted then.
     halted: Nanos,
+    /// How long it wanted to run then.
+    wanted: Nanos,
     /// Was it cut off then because it had used up its slice?
     depleted: bool,
     /// Could it have used more than its slice? Also true if it did use more because it was not cut
@@ -93,6 +97,7 @@ impl Vm {
             predicted: 0,
             used: 0,
             halted: 0,
+            wanted: 0,
             depleted: false,
             wants: false,
             conflicts: 0,
@@ -116,6 +121,7 @@ impl Vm {
             latencies: vec![params.latency; vcpus.len()],
             vcpus,
             own,
+            has_weight: false,
             entitled: 0,
             has: 0,
             leaves: 0,
@@ -172,6 +178,7 @@ impl Vm {
             went.doing = turns.doing;
         }
         self.hidden = hidden;
+        self.has_weight = seen.weight.is_some();
         self.unseen = match self.went.iter().any(|went| !went.wakers.is_empty()) {
             true => 0,
             false => (self.unseen + 1).min(LATELY),
@@ -332,15 +339,42 @@ impl Vm {
         }
     }
 
+    /// The factor on what `vcpu` weighs by itself, if it is to have this weight: relative to that, and to
+    /// the mean of its siblings.
+    fn factor(&self, vcpu: &Vcpu, weight: u64) -> u64 {
+        scaled(weight, self.own, (vcpu.own * self.vcpus()).max(1))
+    }
+
+    /// The mean factor of its vCPUs, by how long each of them wanted to run. A VM with a weight of its own has that
+    /// for those that want to run: if their factors were more than 1 in the mean, since siblings that idle have
+    /// less, the whole VM would have more than its weight. Without one, what siblings that idle do not have is theirs.
+    fn mean_of_those_that_want(&self) -> u64 {
+        let neutral = u64::from(Claim::NEUTRAL);
+        if !self.has_weight {
+            return neutral;
+        }
+        let mut sum = 0;
+        let mut of = 0;
+        for (vcpu, &weight) in self.vcpus.iter().zip(&self.weights) {
+            let wanted = u128::from(vcpu.own) * u128::from(vcpu.wanted);
+            sum += u128::from(self.factor(vcpu, weight)) * wanted;
+            of += wanted;
+        }
+        let mean = sum
+            .checked_div(of)
+            .and_then(|mean| u64::try_from(mean).ok());
+        mean.unwrap_or(neutral).max(1)
+    }
+
     /// What its vCPUs claim, vCPU 0 first.
     pub fn claims(&self, params: &JupiterParams) -> impl Iterator<Item = Claimed> {
         let limits = limits(params);
         let each = self.vcpus.iter().zip(&self.weights).zip(&self.latencies);
-        let vcpus = self.vcpus();
+        let mean = self.mean_of_those_that_want();
         each.map(move |((vcpu, &weight), &latency)| {
-            // Relative to what it weighs by itself, and to the mean of its siblings.
-            let weight = scaled(weight, self.own, (vcpu.own * vcpus).max(1));
-            let share = scaled(weight, self.has, self.entitled.max(1));
+            let weight = self.factor(vcpu, weight);
+            let among = scaled(weight, Claim::NEUTRAL.into(), mean);
+            let share = scaled(among, self.has, self.entitled.max(1));
             Claimed {
                 task: vcpu.task,
                 home: vcpu.home,
@@ -365,6 +399,7 @@ impl Vcpu {
         let in_a_period = |time| scaled(time, params.period, passed.max(1)).min(params.period);
         let turns = &did.turns;
         (self.used, self.halted) = (in_a_period(did.run), in_a_period(did.wait));
+        self.wanted = in_a_period(did.run + did.ready);
         let tolerance = predict::tolerance(self.slice, params.grain);
         let consumed = self.slice > 0 && self.used + tolerance >= self.slice;
         let cut_off = turns.depleted > 0 || turns.doing == Doing::Ready;

@@ -124,6 +124,11 @@ impl VmUse {
         self.wants && self.most > self.entitled
     }
 
+    /// What it used beyond its entitlement.
+    fn used_beyond(&self) -> Nanos {
+        self.used.saturating_sub(self.entitled)
+    }
+
     /// What it did not get of its entitlement, and could have used.
     fn went_without(&self) -> Nanos {
         match self.wants {
@@ -215,24 +220,25 @@ impl Bank {
     /// What became of the transfers that were agreed on: what a borrower used of them is owed, what
     /// the lender used of them, or the borrower went without, is repaid. Returns what was used of loans, by lender.
     fn account(&mut self, vms: &BTreeMap<VmId, &VmUse>) -> BTreeMap<VmId, Nanos> {
-        let of = |what: fn(&VmUse) -> Nanos| -> BTreeMap<VmId, Nanos> {
-            vms.iter().map(|(vm, did)| (*vm, what(did))).collect()
-        };
-        let mut beyond = of(|did| did.used.saturating_sub(did.entitled));
-        let mut without = of(VmUse::went_without);
+        let beyond = |vm| vms.get(&vm).map_or(0, |did| did.used_beyond());
+        let without = |vm| vms.get(&vm).map_or(0, |did| did.went_without());
+        let (mut left_beyond, mut left_without) = (BTreeMap::new(), BTreeMap::new());
         let mut lent = BTreeMap::new();
         for agreed in std::mem::take(&mut self.agreed) {
-            let used = draw(&mut beyond, agreed.to, agreed.amount);
+            let (from, to) = (agreed.from, agreed.to);
+            let left = left_beyond.entry(to).or_insert_with(|| beyond(to));
+            let used = draw(left, agreed.amount);
             if agreed.repays {
-                let given = draw(&mut without, agreed.from, agreed.amount);
-                if let Some(owed) = self.owed.get_mut(&(agreed.to, agreed.from)) {
+                let left = left_without.entry(from).or_insert_with(|| without(from));
+                let given = draw(left, agreed.amount);
+                if let Some(owed) = self.owed.get_mut(&(to, from)) {
                     let repaid = used.max(given).min(*owed);
                     *owed -= repaid;
                     self.books.repaid += repaid;
                 }
             } else {
-                *self.owed.entry((agreed.from, agreed.to)).or_insert(0) += used;
-                *lent.entry(agreed.from).or_insert(0) += used;
+                *self.owed.entry((from, to)).or_insert(0) += used;
+                *lent.entry(from).or_insert(0) += used;
                 self.books.lent += used;
             }
         }
@@ -382,11 +388,6 @@ impl Bank {
         }
     }
 
-    /// What was agreed on for the next period.
-    pub fn agreed(&self) -> &[Transfer] {
-        &self.agreed
-    }
-
     /// What `vm` leaves to all others in the next period, since its bucket is full.
     pub fn overflow(&self, vm: VmId) -> Nanos {
         let loan = self.loans.get(&vm).filter(|loan| loan.to.is_none());
@@ -424,11 +425,8 @@ impl Bank {
     }
 }
 
-/// Takes up to `amount` of what `vm` has; returns how much that is.
-fn draw(has: &mut BTreeMap<VmId, Nanos>, vm: VmId, amount: Nanos) -> Nanos {
-    let Some(left) = has.get_mut(&vm) else {
-        return 0;
-    };
+/// Takes up to `amount` of what is `left`; returns how much that is.
+fn draw(left: &mut Nanos, amount: Nanos) -> Nanos {
     let taken = amount.min(*left);
     *left -= taken;
     taken
@@ -472,12 +470,10 @@ fn percent(of: Nanos, percent: u32) -> Nanos {
     of * Nanos::from(percent) / 100
 }
 
-/// What part of its entitlement each VM has in a period after these transfers.
+/// What each VM has of a period after these transfers between them.
 pub(super) fn after(entitled: &[(VmId, Nanos)], transfers: &[Transfer]) -> Vec<Nanos> {
-    let vms = entitled.iter().map(|(vm, _)| (*vm, (0, 0)));
-    let mut sums: BTreeMap<VmId, (Nanos, Nanos)> = vms.collect();
-    let both = |t: &&Transfer| sums.contains_key(&t.from) && sums.contains_key(&t.to);
-    for transfer in transfers.iter().filter(both).collect::<Vec<_>>() {
+    let mut sums: BTreeMap<VmId, (Nanos, Nanos)> = BTreeMap::new();
+    for transfer in transfers {
         sums.entry(transfer.to).or_default().0 += transfer.amount;
         sums.entry(transfer.from).or_default().1 += transfer.amount;
     }

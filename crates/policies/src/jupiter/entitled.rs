@@ -68,45 +68,115 @@ fn parts(vms: &[Claimant]) -> Vec<Part> {
     parts
 }
 
-/// The shares of `vms` in `period` ns of their pCPUs.
+/// The shares of `vms` in `period` ns of their pCPUs. A VM that leaves time to all stays entitled to what it would be if
+/// it used that itself, should it wake.
 pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
     let mut shares = vec![0; vms.len()];
     for part in parts(vms) {
         let claimants: Vec<Claimant> = part.vms.iter().map(|&at| vms[at]).collect();
         let time = u64::from(part.pcpus.len()) * period;
-        let has = by_weight(&claimants, time, period);
-        for (at, has) in part.vms.into_iter().zip(has) {
-            shares[at] = has;
+        let filled = Filled::of(&claimants, time, period);
+        for (position, &at) in filled.order.iter().enumerate() {
+            shares[part.vms[at]] = match claimants[at].limit {
+                Nanos::MAX => filled.share(position),
+                _ => filled.without_limit(position, claimants[at].most() * period),
+            };
         }
     }
     shares
 }
 
-/// Shares in `time`, of which each of `vms` can use a `period` on so many pCPUs.
-fn by_weight(vms: &[Claimant], time: Nanos, period: Nanos) -> Vec<Nanos> {
-    let mut shares = vec![None; vms.len()];
-    loop {
-        let open = |shares: &[Option<Nanos>]| -> Vec<usize> {
-            (0..vms.len()).filter(|&at| shares[at].is_none()).collect()
-        };
-        let left = open(&shares);
-        let given: Nanos = shares.iter().flatten().sum();
-        let time = time.saturating_sub(given);
-        let weight: u64 = left.iter().map(|&at| vms[at].weight).sum();
-        let share = |at: usize| scaled(time, vms[at].weight, weight.max(1));
-        let full: Vec<usize> = (left.iter().copied())
-            .filter(|&at| share(at) >= vms[at].room(period))
+/// VMs that share a time by weight, those first that the least of it fills: each has its part, or what it has room
+/// for, and what it leaves goes to the others.
+struct Filled {
+    time: Nanos,
+    /// Their places.
+    order: Vec<usize>,
+    /// What each weighs, and has room for.
+    each: Vec<(u64, Nanos)>,
+    /// What those before each, and at last all, weigh and have room for.
+    before: Vec<(u64, Nanos)>,
+    /// How many have no more room.
+    full: usize,
+}
+
+impl Filled {
+    /// These in `time`, of which each can use a `period` on so many pCPUs.
+    fn of(vms: &[Claimant], time: Nanos, period: Nanos) -> Self {
+        let mut order: Vec<usize> = (0..vms.len()).collect();
+        let room = |at: usize| u128::from(vms[at].room(period));
+        let weight = |at: usize| u128::from(vms[at].weight);
+        order.sort_by(|&a, &b| {
+            (room(a) * weight(b))
+                .cmp(&(room(b) * weight(a)))
+                .then(a.cmp(&b))
+        });
+        let each: Vec<(u64, Nanos)> = (order.iter())
+            .map(|&at| (vms[at].weight, vms[at].room(period)))
             .collect();
-        if full.is_empty() {
-            let shared: Vec<(usize, Nanos)> = left.into_iter().map(|at| (at, share(at))).collect();
-            for (at, share) in shared {
-                shares[at] = Some(share);
+        let mut before = Vec::with_capacity(vms.len() + 1);
+        let mut sum = (0, 0);
+        before.push(sum);
+        for (weight, room) in &each {
+            sum = (sum.0 + weight, sum.1 + room);
+            before.push(sum);
+        }
+        let mut filled = Self {
+            time,
+            order,
+            each,
+            before,
+            full: 0,
+        };
+        filled.full = (0..vms.len())
+            .take_while(|&at| filled.part(at, filled.before[at]) >= filled.each[at].1)
+            .count();
+        filled
+    }
+
+    /// The part of the one at `position` if those that weigh and have room for `gone` are full.
+    fn part(&self, position: usize, gone: (u64, Nanos)) -> Nanos {
+        let weight = self.all() - gone.0;
+        let left = self.time.saturating_sub(gone.1);
+        scaled(left, self.each[position].0, weight.max(1))
+    }
+
+    /// What all weigh.
+    fn all(&self) -> u64 {
+        self.before.last().map_or(0, |sum| sum.0)
+    }
+
+    /// What the one at `position` has.
+    fn share(&self, position: usize) -> Nanos {
+        match position < self.full {
+            true => self.each[position].1,
+            false => self.part(position, self.before[self.full]),
+        }
+    }
+
+    /// What it would have with room for `room`.
+    fn without_limit(&self, position: usize, room: Nanos) -> Nanos {
+        let own = self.each[position];
+        // Of the others, in their order.
+        let gone = |count: usize| {
+            let past = usize::from(count > position);
+            let (weight, room) = self.before[count + past];
+            (weight - own.0 * past as u64, room - own.1 * past as u64)
+        };
+        let is_full = |count: usize| {
+            let other = count + usize::from(count >= position);
+            self.part(other, gone(count)) >= self.each[other].1
+        };
+        // With less for them, no more of them are full than now.
+        let (mut least, mut most) = (0, self.full.min(self.each.len() - 1));
+        while least < most {
+            let middle = (least + most) / 2;
+            match is_full(middle) {
+                true => least = middle + 1,
+                false => most = middle,
             }
-            return shares.into_iter().flatten().collect();
         }
-        for at in full {
-            shares[at] = Some(vms[at].room(period));
-        }
+        self.part(position, gone(least)).min(room)
     }
 }
 
@@ -133,15 +203,36 @@ mod tests {
         assert_eq!(shares(&vms, 100), [100, 150, 150]);
         assert_eq!(shares(&[all(100, 2)], 100), [200]);
         assert!(shares(&[], 100).is_empty());
-        // What one leaves to all is shared by weight.
+        // What one leaves to all is shared by weight; it would have 133 if it did not.
         let limited = Claimant {
             limit: 50,
             ..all(200, 4)
         };
         assert_eq!(
             shares(&[limited, all(100, 4), all(300, 4)], 100),
-            [50, 87, 262]
+            [133, 87, 262]
         );
+    }
+
+    /// Shares as they are defined: time by weight, whoever is full drops out, and again.
+    fn by_definition(vms: &[Claimant], pcpus: u64, period: Nanos) -> Vec<Nanos> {
+        let mut shares = vec![None; vms.len()];
+        loop {
+            let given: Nanos = shares.iter().flatten().sum();
+            let time = (pcpus * period).saturating_sub(given);
+            let open: Vec<usize> = (0..vms.len()).filter(|&at| shares[at].is_none()).collect();
+            let weight: u64 = open.iter().map(|&at| vms[at].weight).sum();
+            let share = |at: usize| scaled(time, vms[at].weight, weight.max(1));
+            let full = |at: &usize| share(*at) >= vms[*at].room(period);
+            let all_full: Vec<usize> = open.iter().copied().filter(full).collect();
+            if all_full.is_empty() {
+                let part = |(at, had): (usize, &Option<Nanos>)| had.unwrap_or_else(|| share(at));
+                return shares.iter().enumerate().map(part).collect();
+            }
+            for at in all_full {
+                shares[at] = Some(vms[at].room(period));
+            }
+        }
     }
 
     #[test]
@@ -179,6 +270,26 @@ mod tests {
             let usable = vms.iter().map(|vm| vm.vcpus).sum::<u64>().min(pcpus.into()) * period;
             let sum: u64 = shares.iter().sum();
             prop_assert!(sum <= usable && sum + vms.len() as u64 > usable, "{} {}", sum, usable);
+        }
+
+        /// Each has what the definition says; one that leaves time, what it says if it did not.
+        #[test]
+        fn shares_are_as_defined(
+            vms in prop::collection::vec((1u64..10_000, 1u64..32, any::<bool>(), 0u64..400_000_000), 1..12),
+            pcpus in 1u32..64,
+        ) {
+            let (period, allowed) = (100_000_000, PcpuSet::first(pcpus));
+            let claimant = |(weight, vcpus, leaves, keeps)| {
+                let limit = if leaves { keeps } else { Nanos::MAX };
+                Claimant { weight, vcpus, allowed, limit }
+            };
+            let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
+            for (at, share) in shares(&vms, period).into_iter().enumerate() {
+                let mut defined = vms.clone();
+                defined[at].limit = Nanos::MAX;
+                let defined = by_definition(&defined, pcpus.into(), period)[at];
+                prop_assert!(share.abs_diff(defined) <= 1, "{}: {} {}", at, share, defined);
+            }
         }
 
         /// No VM is entitled to more than it can use, and all VMs of a part to no more than there

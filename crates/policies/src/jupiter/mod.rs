@@ -39,7 +39,7 @@ use corun_model::{
     Allotments, Claim, Gang, Nanos, PcpuSet, Placement, Plan, Snapshot, Status, TaskPlan, TaskSeen,
     VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
 };
-use elb::{Bank, VmUse};
+use elb::{Bank, Transfer, VmUse};
 use entitled::Claimant;
 use rcr::{Layout, Placed};
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,19 +123,22 @@ impl Jupiter {
             allowed: (vm.vcpus.iter()).fold(PcpuSet::default(), |all, vcpu| all.or(&vcpu.allowed)),
             limit: Nanos::MAX,
         };
-        let claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
-        let own = entitled::shares(&claimants, self.params.period);
-        let own: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(own).collect();
-        if self.params.elb && settle {
-            self.settle(&own, &claimants);
+        let mut claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
+        // VMs with full buckets come first, as what they leave to all is what others are entitled to, and may lend.
+        let uses = (self.params.elb && settle).then(|| self.uses(seen, &claimants));
+        if let Some(uses) = &uses {
+            self.bank.close(uses, &self.params);
         }
-        let shares = match self.params.elb {
-            true => self.passed_on(&own, &claimants),
-            false => own,
-        };
-        let has = match self.params.elb && settle {
-            true => elb::after(&shares, self.bank.agreed()),
-            false => shares.iter().map(|(_, share)| *share).collect(),
+        if self.params.elb {
+            for (claimant, vm) in claimants.iter_mut().zip(&seen.vms) {
+                claimant.limit = self.bank.keeps(vm.vm).unwrap_or(Nanos::MAX);
+            }
+        }
+        let shares = entitled::shares(&claimants, self.params.period);
+        let shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
+        let has = match uses {
+            Some(uses) => elb::after(&shares, self.lend(uses, &shares)),
+            None => shares.iter().map(|(_, share)| *share).collect(),
         };
         for ((vm, entitled), has) in shares.into_iter().zip(has) {
             let leaves = (self.bank.keeps(vm)).map_or(0, |keeps| entitled.saturating_sub(keeps));
@@ -145,29 +148,15 @@ impl Jupiter {
         }
     }
 
-    /// A period is over: who owes what, and who lends what to whom in the next one. VMs with full buckets come first,
-    /// as what they leave to all is what others are entitled to, and may lend.
-    fn settle(&mut self, own: &[(VmId, Nanos)], claimants: &[Claimant]) {
-        let mut uses = self.uses(own, claimants);
-        self.bank.close(&uses, &self.params);
-        for (vm, entitled) in self.passed_on(own, claimants) {
-            for used in uses.iter_mut().filter(|used| used.vm == vm) {
-                used.entitled = entitled;
-            }
-        }
-        self.bank.agree(&uses, &self.params);
-    }
-
     /// What VMs that Jupiter is on for used in the period that is over, of what they were entitled to in it.
-    fn uses(&self, own: &[(VmId, Nanos)], claimants: &[Claimant]) -> Vec<VmUse> {
-        let mut uses = Vec::with_capacity(own.len());
-        let entitled = self.passed_on(own, claimants);
-        for (&(vm, entitled), claimant) in entitled.iter().zip(claimants) {
-            let known = self.vms.get(&vm).filter(|known| known.is_on());
+    fn uses(&self, seen: &Snapshot, claimants: &[Claimant]) -> Vec<VmUse> {
+        let mut uses = Vec::with_capacity(claimants.len());
+        for (vm, claimant) in seen.vms.iter().zip(claimants) {
+            let known = self.vms.get(&vm.vm).filter(|known| known.is_on());
             uses.extend(known.map(|known| VmUse {
-                vm,
+                vm: vm.vm,
                 allowed: claimant.allowed,
-                entitled,
+                entitled: known.entitled(),
                 most: known.usable(claimant.most(), self.params.period),
                 used: known.used(),
                 halted: known.halted(),
@@ -178,26 +167,15 @@ impl Jupiter {
         uses
     }
 
-    /// What VMs are entitled to if those with full buckets leave to the others what they do not use. They themselves
-    /// stay entitled to what they would be if they used it, should they wake.
-    fn passed_on(&self, own: &[(VmId, Nanos)], claimants: &[Claimant]) -> Vec<(VmId, Nanos)> {
-        let keeps: Vec<Option<Nanos>> = own.iter().map(|(vm, _)| self.bank.keeps(*vm)).collect();
-        if keeps.iter().all(Option::is_none) {
-            return own.to_vec();
-        }
-        let mut limited = claimants.to_vec();
-        for (claimant, keeps) in limited.iter_mut().zip(&keeps) {
-            claimant.limit = keeps.unwrap_or(Nanos::MAX);
-        }
-        let mut shares = entitled::shares(&limited, self.params.period);
-        for (at, keeps) in keeps.into_iter().enumerate() {
-            if let Some(keeps) = keeps {
-                limited[at].limit = Nanos::MAX;
-                shares[at] = entitled::shares(&limited, self.params.period)[at];
-                limited[at].limit = keeps;
+    /// Who lends what to whom in the next period, if VMs do as in the last one and are entitled to `shares`.
+    fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[(VmId, Nanos)]) -> &[Transfer] {
+        let mut of = uses.iter_mut().peekable();
+        for (vm, entitled) in shares {
+            if let Some(uses) = of.next_if(|uses| uses.vm == *vm) {
+                uses.entitled = *entitled;
             }
         }
-        own.iter().map(|(vm, _)| *vm).zip(shares).collect()
+        self.bank.agree(&uses, &self.params)
     }
 
     /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its

@@ -256,7 +256,7 @@ impl Vm {
         }
     }
 
-    #[cfg(test)]
+    /// What it was entitled to in the last period, without loans; 0: it has just come.
     pub fn entitled(&self) -> Nanos {
         self.entitled
     }

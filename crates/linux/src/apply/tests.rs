@@ -362,6 +362,34 @@ fn what_holds_already_is_not_written_again() {
     }
 }
 
+/// They change with what any other VM leaves unused: each change for itself would be a system call per vCPU and period.
+#[test]
+fn an_allotment_is_told_again_if_it_differs_by_more_than_an_eighth() {
+    let (mut list, _) = host();
+    let fake = Fake::default();
+    let mut told = |share, allotment, base| {
+        let mut said = Plan::default();
+        said.tasks.push(TaskPlan {
+            claim: Some(corun_model::Claim {
+                share,
+                latency: 4_000_000,
+                allotment,
+            }),
+            ..TaskPlan::of(TaskId(0))
+        });
+        fake.apply(&mut list, &said, base).unwrap();
+        let conf = fake.state(&list).tasks[0];
+        (conf.share, conf.allotment)
+    };
+    let drifts = [(8000, 8000), (8999, 8000), (7001, 8000), (9001, 9001)];
+    for (wanted, holds) in drifts {
+        assert_eq!(told(1000, wanted, Base::AsTold), (1000, holds));
+    }
+    // Shares are told as they are, and what goes with them; so is all that another policy begins with.
+    assert_eq!(told(1001, 9002, Base::AsTold), (1001, 9002));
+    assert_eq!(told(1001, 9003, Base::Nothing), (1001, 9003));
+}
+
 /// `lease_lapse()` of dispatcher/platform/lease.h, and a daemon that is back.
 #[test]
 fn what_a_lapse_took_back_is_told_again() {

@@ -328,15 +328,23 @@ impl Bank {
             return None;
         }
         let step = step(vm, params);
+        let harmed = loan.is_some_and(|loan| is_harmed(vm, &loan, params));
         let amount = match loan {
-            Some(loan) if is_harmed(vm, &loan, params) => loan.amount / 2,
+            Some(loan) if harmed => loan.amount / 2,
             Some(loan) => (loan.amount + step).min(slack),
             None => step.min(slack),
+        };
+        let keeps = vm.entitled.saturating_sub(amount);
+        // What others leave to all raises what a VM is entitled to that leaves time itself; that is no reason to keep more.
+        let keeps = match loan.filter(|loan| to.is_none() && loan.to.is_none()) {
+            Some(loan) if harmed => loan.keeps.max(loan.usual),
+            Some(loan) => keeps.min(loan.keeps),
+            None => keeps,
         };
         (amount >= least).then(|| Loan {
             to,
             amount,
-            keeps: vm.entitled.saturating_sub(amount),
+            keeps,
             usual: loan.map_or(usual, |loan| loan.usual),
         })
     }

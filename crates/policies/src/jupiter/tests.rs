@@ -79,6 +79,21 @@ fn a_busy_vcpu_gets_what_its_siblings_leave_and_the_vm_stays_as_it_is() {
     assert!(claim(&plan, 0).allotment > 63 * MS);
 }
 
+/// What each leaves raises what all are entitled to, and that is no reason to keep more again.
+#[test]
+fn vms_that_all_sleep_do_not_leave_their_time_and_take_it_back_by_turns() {
+    let mut policy = Jupiter::default();
+    let vms = vec![vec![(1, Doing::Waiting, 0)]; 6];
+    let mut last = 0;
+    for number in 0..120 {
+        ask(&mut policy, &period(number, &vms));
+        let entitled = policy.vms[&VmId(0)].entitled();
+        assert!(entitled >= last, "{number}: {entitled} after {last}");
+        last = entitled;
+    }
+    assert!(last > 25 * MS, "a sixth is 16.7 ms: {last}");
+}
+
 /// A VM's own weight is shared by those of its vCPUs that want to run. What a sibling that sleeps does not have is no reason
 /// for the VM to have more.
 #[test]

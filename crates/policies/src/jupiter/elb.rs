@@ -22,7 +22,8 @@
 //! itself.) A VM whose bucket is full lends to none. What it goes on leaving unused overflows: it
 //! belongs to all others, by their weights, and nobody owes it, as long as it is left. This grows and
 //! ends as a loan does, and comes before loans, which go by what VMs are entitled to with it. A VM
-//! that leaves time so is entitled to its part of what others leave. Otherwise a VM that sleeps for
+//! that leaves time so is entitled to its part of what others leave, which is no reason to keep more;
+//! if it is harmed, it keeps what it used as a rule. Otherwise a VM that sleeps for
 //! good would for ever take a part of what VMs are entitled to, and the others would all seem to have
 //! more than their shares.
 //!
@@ -32,7 +33,8 @@
 //! repaid by what the lender used beyond its entitlement, or by what the borrower went without, if
 //! that is more: others may have the time, and a debt must not cost the borrower more than it had. A
 //! VM that could use more, even if not more than it is entitled to, lends nothing either, unless it
-//! has all that it can use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
+//! has all that it can use. Debts of VMs that have gone are written off; those of VMs that Jupiter is
+//! off for stay.
 
 use super::params::JupiterParams;
 use super::per_mille;
@@ -335,7 +337,7 @@ impl Bank {
             None => step.min(slack),
         };
         let keeps = vm.entitled.saturating_sub(amount);
-        // What others leave to all raises what a VM is entitled to that leaves time itself; that is no reason to keep more.
+        // What others leave raises what a VM is entitled to that leaves time itself.
         let keeps = match loan.filter(|loan| to.is_none() && loan.to.is_none()) {
             Some(loan) if harmed => loan.keeps.max(loan.usual),
             Some(loan) => keeps.min(loan.keeps),
@@ -373,11 +375,11 @@ impl Bank {
                 };
                 let lends: Nanos = (next.iter().filter(|t| !t.repays && t.from == from))
                     .map(|t| t.amount)
-                    .sum::<Nanos>()
-                    + self.overflow(from);
+                    .sum();
+                let keeps = self.keeps(from).unwrap_or(Nanos::MAX);
                 let gives = given.entry(from).or_insert(0);
                 let most = percent(borrower.entitled, params.repayment)
-                    .min(borrower.entitled.saturating_sub(lends))
+                    .min(borrower.entitled.min(keeps).saturating_sub(lends))
                     .saturating_sub(*gives);
                 let amount = owed.min(most).min(room(present, taken, to));
                 *gives += amount;
@@ -394,12 +396,6 @@ impl Bank {
             let usual = self.usual.entry(vm.vm).or_insert(vm.used);
             *usual = (*usual * (USUAL - 1) + vm.used) / USUAL;
         }
-    }
-
-    /// What `vm` leaves to all others in the next period, since its bucket is full.
-    pub fn overflow(&self, vm: VmId) -> Nanos {
-        let loan = self.loans.get(&vm).filter(|loan| loan.to.is_none());
-        loan.map_or(0, |loan| loan.amount)
     }
 
     /// What `vm` keeps for itself in the next period, if it leaves the rest to all others.

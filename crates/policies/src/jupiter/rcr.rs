@@ -12,8 +12,9 @@
 //! Moving vCPUs costs: there is one resolution of each kind in a period. One pair for slices is our
 //! reading; the dissertation swaps "some". Siblings are not brought together. A swap holds for a
 //! period: it resolves the conflicts of that one. What a VM leaves to all others, since its bucket is
-//! full ([`elb`](super::elb)), claims no pCPU's time: VMs that leave all they have take no part. If vCPUs have moved since, because of tasks that
-//! are owed time somewhere else, the next period is judged by where the vCPUs are then.
+//! full ([`elb`](super::elb)), claims no pCPU's time: VMs that leave all they have take no part. If
+//! vCPUs have moved since, because of tasks that are owed time somewhere else, the next period is
+//! judged by where the vCPUs are then.
 
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
 use std::cmp::Reverse;

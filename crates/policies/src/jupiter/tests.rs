@@ -527,7 +527,7 @@ fn what_a_lender_cannot_use_does_not_come_back() {
         let told = loans(&policy);
         assert!(told[0] <= 0 && told[1] >= 0, "{number}: {told:?}");
     }
-    let to_all = policy.bank.overflow(VmId(0)) > 0;
+    let to_all = policy.bank.keeps(VmId(0)).is_some();
     assert!(
         loans(&policy)[0] < 0 || to_all,
         "a third of its share is left"
@@ -645,15 +645,15 @@ fn a_bucket_stays_full_while_who_owes_it_is_left_to_balance() {
     let busy = || vec![(50, Doing::Ready, 16); 2];
     let mut policy = Jupiter::default();
     ask_for(&mut policy, 0, 200, &[busy(), busy(), asleep()]);
-    let left = policy.bank.overflow(VmId(2));
-    assert!(left > 0);
+    let keeps = policy.bank.keeps(VmId(2));
+    assert!(keeps.is_some());
     for number in 200..220 {
         let used = if number % 2 == 0 { 10 } else { 90 };
         let erratic = || vec![(used, Doing::Ready, 16); 2];
         ask_for(&mut policy, number, 1, &[erratic(), erratic(), asleep()]);
     }
     assert!(!policy.status().vms[0].enforced);
-    assert_eq!(policy.bank.overflow(VmId(2)), left);
+    assert_eq!(policy.bank.keeps(VmId(2)), keeps);
 }
 
 /// Two of three VMs that compute are on one pCPU, and no swap could mend that. A sleeper that leaves all that it is

@@ -170,6 +170,23 @@ fn a_debt_costs_the_borrower_no_more_than_what_is_owed() {
     assert_eq!(after(vm(1, 20, false)), [(1, 0, 1, false), owes[0]]);
 }
 
+/// A debtor that leaves nearly all to all others repays from what it keeps, even if what others leave has raised what it is
+/// entitled to since.
+#[test]
+fn who_leaves_time_to_all_does_not_repay_from_that() {
+    let mut bank = lent_for(8);
+    let sleeps = |entitled: Nanos| VmUse {
+        entitled: entitled * MS,
+        ..vm(1, 0, false)
+    };
+    for _ in 0..200 {
+        step(&mut bank, &[vm(0, 100, false), sleeps(100)]);
+    }
+    assert_eq!(bank.keeps(VmId(1)), Some(0));
+    let repaid = step(&mut bank, &[vm(0, 100, true), sleeps(300)]);
+    assert_eq!(repaid, []);
+}
+
 /// One thread of it is busy, and it could use 90 ms at most: nothing comes back. If it has nearly all of them, it lends
 /// what even that leaves, and nothing if it is short of them.
 #[test]

@@ -2,10 +2,11 @@
 //! Dynamic time-slice (DT) co-scheduling, as its paper did it to CFS: Sukwong and Kim, "Is
 //! Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011, §5.2.2 and Algorithm 3.
 //!
-//! In the paper vCPUs are placed by balance scheduling ([`siblings`](super::siblings)), so that a runqueue has one
-//! of a VM at most; of siblings that share a runqueue, the one that is given its turn calls those elsewhere. When CFS gives the first of them its turn, each pCPU on whose runqueue another
-//! one waits is interrupted (`resched_cpu()`) and picks that instead of the task with the least
-//! virtual runtime (the paper's change to `pick_next_entity()`). There are no slots and no pCPU is kept
+//! In the paper vCPUs are placed by balance scheduling ([`siblings`](super::siblings)), so that a
+//! runqueue has one of a VM at most. When CFS gives the first of them its turn, each pCPU on whose
+//! runqueue another one waits is interrupted (`resched_cpu()`) and picks that instead of the task with
+//! the least virtual runtime (the paper's change to `pick_next_entity()`). Where siblings may share a
+//! runqueue, the one that is given its turn calls those elsewhere. There are no slots and no pCPU is kept
 //! free. Virtual runtime is charged as ever and nothing else is kept account of, as in the paper.
 //!
 //! What the paper leaves open, as we read it:

@@ -75,6 +75,11 @@ pub(super) fn run(sched: Boxed, (topology, hz): (&str, u32), jobs: Jobs, length:
     Simulation::new(params, sched, Box::new(jobs), None).run(SEC, SEC + length, |_| {})
 }
 
+/// The same under this kernel's scheduler.
+fn run_under(name: &str, on: (&str, u32), jobs: Jobs, length: Nanos) -> Outcome {
+    run(kernel(name, on.0, on.1), on, jobs, length)
+}
+
 pub(super) fn hogs(vms: u32, vcpus: u32) -> Vec<Job> {
     let vcpu = |n| Job::hog().vcpu(n / vcpus, n % vcpus);
     (0..vms * vcpus).map(vcpu).collect()
@@ -155,12 +160,7 @@ fn others_have_what_a_quota_leaves() {
         groups.extend([PLAIN, PLAIN, limited(90 * MS, 0, None)]);
         let jobs = grouped(hogs(5, 2), groups, &[0, 1, 2, 3, 4]);
         let topology = ("1n1l2c1t", 250);
-        let outcome = run(
-            kernel(name, topology.0, topology.1),
-            topology,
-            jobs,
-            20 * SEC,
-        );
+        let outcome = run_under(name, topology, jobs, 20 * SEC);
         let ran = ran(&outcome);
         assert_near(&ran[..2], &[4 * SEC; 2], 3, name);
         // Without averages a pCPU's load jumps each time somebody is throttled, and others are moved for it.
@@ -185,12 +185,7 @@ fn two_levels() {
         ];
         let jobs = grouped(hogs(2, 1), groups, &[1, 2]);
         let topology = ("1n1l2c1t", 1000);
-        let outcome = run(
-            kernel(name, topology.0, topology.1),
-            topology,
-            jobs,
-            10 * SEC,
-        );
+        let outcome = run_under(name, topology, jobs, 10 * SEC);
         assert_near(&ran(&outcome), &[SEC, 3 * SEC], 3, name);
     }
 }
@@ -217,12 +212,7 @@ fn the_weight_of_a_throttled_vm_is_its_slices() {
             .flat_map(|&(vm, vcpus)| (0..vcpus).map(move |n| Job::hog().vcpu(vm, n)));
         let jobs = grouped(jobs.collect(), groups, &[1, 2, 3]);
         let topology = ("1n1l4c1t", 1000);
-        let outcome = run(
-            kernel(name, topology.0, topology.1),
-            topology,
-            jobs,
-            20 * SEC,
-        );
+        let outcome = run_under(name, topology, jobs, 20 * SEC);
         let ran = ran(&outcome);
         assert_near(&ran[..1], &[SEC], 5, name);
         assert_near(&ran[1..], &[79 * SEC * 2 / 3, 79 * SEC / 3], 6, name);
@@ -242,8 +232,7 @@ fn a_cgroup_that_saved_up_is_not_throttled() {
             let jobs = vec![Job::new(work).vcpu(0, 0)];
             let jobs = grouped(jobs, vec![limited(20 * MS, burst, None)], &[0]);
             let topology = ("1n1l1c1t", 1000);
-            let sched = kernel(name, topology.0, topology.1);
-            run(sched, topology, jobs, 20 * SEC).vms[0].throttled
+            run_under(name, topology, jobs, 20 * SEC).vms[0].throttled
         };
         let (without, with) = (throttled(0), throttled(60 * MS));
         assert!(without > SEC, "{name}: {without}");
@@ -384,8 +373,7 @@ proptest! {
                 jobs[0].does = Does::Cycles { work: 4 * MS, sleep: sleep * MS, spread: 50 };
             }
             let topology = ("1n1l2c1t", 250);
-            let sched = kernel(name, topology.0, topology.1);
-            ran(&run(sched, topology, grouped(jobs, vec![group; 2], &[0, 1]), 2 * SEC))
+            ran(&run_under(name, topology, grouped(jobs, vec![group; 2], &[0, 1]), 2 * SEC))
         };
         prop_assert_eq!(of(PLAIN), of(limited(SEC, 0, None)));
     }

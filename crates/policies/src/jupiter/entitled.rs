@@ -9,6 +9,7 @@
 
 use super::scaled;
 use corun_model::{Nanos, PcpuSet};
+use std::cmp::Ordering;
 
 /// A VM as a claimant.
 #[derive(Clone, Copy, Debug)]
@@ -73,13 +74,14 @@ fn parts(vms: &[Claimant]) -> Vec<Part> {
 pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
     let mut shares = vec![0; vms.len()];
     for part in parts(vms) {
-        let claimants: Vec<Claimant> = part.vms.iter().map(|&at| vms[at]).collect();
         let time = u64::from(part.pcpus.len()) * period;
-        let filled = Filled::of(&claimants, time, period);
-        for (position, &at) in filled.order.iter().enumerate() {
-            shares[part.vms[at]] = match claimants[at].limit {
+        let claimants = part.vms.iter().map(|&at| &vms[at]);
+        let filled = Filled::of(claimants, time, period);
+        for (position, claims) in filled.each.iter().enumerate() {
+            let at = part.vms[claims.at];
+            shares[at] = match vms[at].limit {
                 Nanos::MAX => filled.share(position),
-                _ => filled.without_limit(position, claimants[at].most() * period),
+                _ => filled.without_limit(position, vms[at].most() * period),
             };
         }
     }
@@ -90,46 +92,56 @@ pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
 /// for, and what it leaves goes to the others.
 struct Filled {
     time: Nanos,
-    /// Their places.
-    order: Vec<usize>,
-    /// What each weighs, and has room for.
-    each: Vec<(u64, Nanos)>,
+    each: Vec<Claims>,
     /// What those before each, and at last all, weigh and have room for.
     before: Vec<(u64, Nanos)>,
     /// How many have no more room.
     full: usize,
 }
 
+/// What a VM claims of a time that it shares with others.
+struct Claims {
+    /// Its place among them.
+    at: usize,
+    weight: u64,
+    /// What it has room for.
+    room: Nanos,
+}
+
+impl Claims {
+    /// Those first that the least of the time fills.
+    fn in_order(&self, other: &Self) -> Ordering {
+        let one = u128::from(self.room) * u128::from(other.weight);
+        one.cmp(&(u128::from(other.room) * u128::from(self.weight)))
+            .then(self.at.cmp(&other.at))
+    }
+}
+
 impl Filled {
     /// These in `time`, of which each can use a `period` on so many pCPUs.
-    fn of(vms: &[Claimant], time: Nanos, period: Nanos) -> Self {
-        let mut order: Vec<usize> = (0..vms.len()).collect();
-        let room = |at: usize| u128::from(vms[at].room(period));
-        let weight = |at: usize| u128::from(vms[at].weight);
-        order.sort_by(|&a, &b| {
-            (room(a) * weight(b))
-                .cmp(&(room(b) * weight(a)))
-                .then(a.cmp(&b))
-        });
-        let each: Vec<(u64, Nanos)> = (order.iter())
-            .map(|&at| (vms[at].weight, vms[at].room(period)))
-            .collect();
-        let mut before = Vec::with_capacity(vms.len() + 1);
+    fn of<'a>(vms: impl Iterator<Item = &'a Claimant>, time: Nanos, period: Nanos) -> Self {
+        let claims = |(at, vm): (usize, &Claimant)| Claims {
+            at,
+            weight: vm.weight,
+            room: vm.room(period),
+        };
+        let mut each: Vec<Claims> = vms.enumerate().map(claims).collect();
+        each.sort_unstable_by(Claims::in_order);
+        let mut before = Vec::with_capacity(each.len() + 1);
         let mut sum = (0, 0);
         before.push(sum);
-        for (weight, room) in &each {
-            sum = (sum.0 + weight, sum.1 + room);
+        for one in &each {
+            sum = (sum.0 + one.weight, sum.1 + one.room);
             before.push(sum);
         }
         let mut filled = Self {
             time,
-            order,
             each,
             before,
             full: 0,
         };
-        filled.full = (0..vms.len())
-            .take_while(|&at| filled.part(at, filled.before[at]) >= filled.each[at].1)
+        filled.full = (0..filled.each.len())
+            .take_while(|&at| filled.part(at, filled.before[at]) >= filled.each[at].room)
             .count();
         filled
     }
@@ -138,7 +150,7 @@ impl Filled {
     fn part(&self, position: usize, gone: (u64, Nanos)) -> Nanos {
         let weight = self.all() - gone.0;
         let left = self.time.saturating_sub(gone.1);
-        scaled(left, self.each[position].0, weight.max(1))
+        scaled(left, self.each[position].weight, weight.max(1))
     }
 
     /// What all weigh.
@@ -149,23 +161,26 @@ impl Filled {
     /// What the one at `position` has.
     fn share(&self, position: usize) -> Nanos {
         match position < self.full {
-            true => self.each[position].1,
+            true => self.each[position].room,
             false => self.part(position, self.before[self.full]),
         }
     }
 
     /// What it would have with room for `room`.
     fn without_limit(&self, position: usize, room: Nanos) -> Nanos {
-        let own = self.each[position];
+        let own = &self.each[position];
         // Of the others, in their order.
         let gone = |count: usize| {
             let past = usize::from(count > position);
             let (weight, room) = self.before[count + past];
-            (weight - own.0 * past as u64, room - own.1 * past as u64)
+            (
+                weight - own.weight * past as u64,
+                room - own.room * past as u64,
+            )
         };
         let is_full = |count: usize| {
             let other = count + usize::from(count >= position);
-            self.part(other, gone(count)) >= self.each[other].1
+            self.part(other, gone(count)) >= self.each[other].room
         };
         // With less for them, no more of them are full than now.
         let (mut least, mut most) = (0, self.full.min(self.each.len() - 1));

@@ -45,13 +45,13 @@ pub fn latencies_after(latency: Nanos, doing: Doing, consumed: bool) -> [Nanos; 
 
 /// RCR: do so many slices conflict on a pCPU?
 pub fn slices_conflict(period: Nanos, slices: &[Nanos]) -> bool {
-    rcr::exceed(slices, period)
+    rcr::exceed(slices.iter().sum(), period)
 }
 
 fn placed(task: u32, cpu: u32, slice: Nanos) -> Placed {
     Placed {
         task: TaskId(task),
-        vm: VmId(task),
+        vm: task as usize,
         cpu: PcpuId(cpu),
         allowed: PcpuSet::first(2),
         slice,

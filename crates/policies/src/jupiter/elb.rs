@@ -195,11 +195,10 @@ impl Account {
     /// What `vm` offered in the period that is over, of which others used `used`, stays in its bucket; what it
     /// offers in the next one.
     fn keep(&mut self, vm: &VmUse, used: Nanos, params: &JupiterParams) {
-        let slack = vm.leaves(params.lack);
-        if slack < least(vm, params) {
+        let Some(slack) = slack(vm, params) else {
             self.offer = Offer::default();
             return;
-        }
+        };
         let harmed = self.loan.filter(|loan| is_harmed(vm, loan, params));
         let depth = percent(vm.entitled, params.bucket);
         let offer = &mut self.offer;
@@ -255,9 +254,10 @@ impl Bank {
     pub fn close(&mut self, vms: &[VmUse], params: &JupiterParams) {
         self.meet(vms);
         let used = self.account(vms);
-        for ((at, vm), used) in vms.iter().enumerate().zip(used) {
-            let owed = self.owed_to(vm.vm);
-            self.accounts[at].close(vm, used, owed, params);
+        let owed = self.sums_owed(|(lender, _)| *lender);
+        let did = vms.iter().zip(used).zip(owed);
+        for (account, ((vm, used), owed)) in self.accounts.iter_mut().zip(did) {
+            account.close(vm, used, owed, params);
         }
     }
 
@@ -265,7 +265,7 @@ impl Bank {
     /// entitled to in it. Returns what each of them has then.
     pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> Vec<Nanos> {
         let mut terms = vec![Terms::default(); vms.len()];
-        let mut burden = self.debts();
+        let mut burden = self.sums_owed(|(_, borrower)| *borrower);
         let wanting: Vec<usize> = (0..vms.len())
             .filter(|&at| vms[at].wants_more_than_its_own())
             .collect();
@@ -361,6 +361,7 @@ impl Bank {
         params: &JupiterParams,
     ) -> Option<(usize, Loan)> {
         let (vm, account) = (&vms[from], &self.accounts[from]);
+        slack(vm, params)?;
         // A VM cannot use the time of a pCPU that it may not use.
         let may_borrow = |to: &usize| *to != from && !vms[*to].allowed.and(&vm.allowed).is_empty();
         let borrower = (account.loan)
@@ -423,24 +424,20 @@ impl Bank {
         self.accounts[self.place(vm)?].keeps()
     }
 
-    /// What each VM owes to all others together.
-    fn debts(&self) -> Vec<Nanos> {
-        let mut debts = vec![0; self.accounts.len()];
-        for ((_, borrower), owed) in &self.owed {
-            if let Some(at) = self.place(*borrower) {
-                debts[at] += owed;
+    /// What all others together owe to each VM, or it to them: `whose` of a debt's lender and borrower it is.
+    fn sums_owed(&self, whose: impl Fn(&(VmId, VmId)) -> VmId) -> Vec<Nanos> {
+        let mut sums = vec![0; self.accounts.len()];
+        for (between, owed) in &self.owed {
+            if let Some(at) = self.place(whose(between)) {
+                sums[at] += owed;
             }
         }
-        debts
+        sums
     }
 
     fn debts_to(&self, lender: VmId) -> impl Iterator<Item = (&(VmId, VmId), &Nanos)> {
         self.owed
             .range((lender, VmId(0))..=(lender, VmId(u32::MAX)))
-    }
-
-    fn owed_to(&self, lender: VmId) -> Nanos {
-        self.debts_to(lender).map(|(_, owed)| owed).sum()
     }
 
     /// The books, and the sum of what is owed.
@@ -460,11 +457,7 @@ fn next_loan(
     usual: Nanos,
     params: &JupiterParams,
 ) -> Option<Loan> {
-    let slack = vm.leaves(params.lack);
-    let least = least(vm, params);
-    if slack < least {
-        return None;
-    }
+    let slack = slack(vm, params)?;
     let step = step(vm, params);
     let harmed = loan.is_some_and(|loan| is_harmed(vm, &loan, params));
     let amount = match loan {
@@ -479,7 +472,7 @@ fn next_loan(
         Some(loan) => keeps.min(loan.keeps),
         None => keeps,
     };
-    (amount >= least).then(|| Loan {
+    (amount >= least(vm, params)).then(|| Loan {
         to,
         amount,
         keeps,
@@ -511,6 +504,12 @@ fn step(lender: &VmUse, params: &JupiterParams) -> Nanos {
 /// whole.
 fn least(lender: &VmUse, params: &JupiterParams) -> Nanos {
     step(lender, params).min(percent(lender.entitled, 1)).max(1)
+}
+
+/// What a VM leaves that can be lent, if it is enough for that.
+fn slack(vm: &VmUse, params: &JupiterParams) -> Option<Nanos> {
+    let leaves = vm.leaves(params.lack);
+    (leaves >= least(vm, params)).then_some(leaves)
 }
 
 fn percent(of: Nanos, percent: u32) -> Nanos {

@@ -16,8 +16,8 @@ use std::cmp::Ordering;
 pub(super) struct Claimant {
     /// Its weight against others.
     pub weight: u64,
-    /// Its vCPUs.
-    pub vcpus: u64,
+    /// How many pCPUs it could use at a time: no more than it has vCPUs.
+    pub most: u64,
     /// The pCPUs that some vCPU of it may use.
     pub allowed: PcpuSet,
     /// The most of a period that it is given, ns; less than it could use if it leaves the rest to all.
@@ -25,14 +25,9 @@ pub(super) struct Claimant {
 }
 
 impl Claimant {
-    /// How many pCPUs it could use at a time.
-    pub fn most(&self) -> u64 {
-        self.vcpus.min(u64::from(self.allowed.len()))
-    }
-
     /// What of a period it can be given.
     fn room(&self, period: Nanos) -> Nanos {
-        (self.most() * period).min(self.limit)
+        (self.most * period).min(self.limit)
     }
 }
 
@@ -81,7 +76,7 @@ pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
             let at = part.vms[claims.at];
             shares[at] = match vms[at].limit {
                 Nanos::MAX => filled.share(position),
-                _ => filled.without_limit(position, vms[at].most() * period),
+                _ => filled.without_limit(position, vms[at].most * period),
             };
         }
     }
@@ -200,13 +195,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn vm(weight: u64, vcpus: u64, allowed: &str) -> Claimant {
+    fn on(weight: u64, vcpus: u64, allowed: PcpuSet) -> Claimant {
         Claimant {
             weight,
-            vcpus,
-            allowed: allowed.parse().unwrap(),
+            most: vcpus.min(allowed.len().into()),
+            allowed,
             limit: Nanos::MAX,
         }
+    }
+
+    fn vm(weight: u64, vcpus: u64, allowed: &str) -> Claimant {
+        on(weight, vcpus, allowed.parse().unwrap())
     }
 
     #[test]
@@ -265,11 +264,7 @@ mod tests {
         assert_eq!(shares(&vms, 100), [300, 300, 200]);
         // pCPUs that no VM may use cannot be shared.
         assert_eq!(shares(&[vm(100, 8, "2"), vm(100, 8, "2")], 100), [50, 50]);
-        let nowhere = Claimant {
-            allowed: PcpuSet::default(),
-            ..vm(100, 8, low)
-        };
-        assert_eq!(shares(&[nowhere], 100), [0]);
+        assert_eq!(shares(&[on(100, 8, PcpuSet::default())], 100), [0]);
     }
 
     proptest! {
@@ -279,10 +274,10 @@ mod tests {
         ) {
             let period = 100_000_000;
             let allowed = PcpuSet::first(pcpus);
-            let claimant = |(weight, vcpus)| Claimant { weight, vcpus, allowed, limit: Nanos::MAX };
+            let claimant = |(weight, vcpus)| on(weight, vcpus, allowed);
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, period);
-            let usable = vms.iter().map(|vm| vm.vcpus).sum::<u64>().min(pcpus.into()) * period;
+            let usable = vms.iter().map(|vm| vm.most).sum::<u64>().min(pcpus.into()) * period;
             let sum: u64 = shares.iter().sum();
             prop_assert!(sum <= usable && sum + vms.len() as u64 > usable, "{} {}", sum, usable);
         }
@@ -296,7 +291,7 @@ mod tests {
             let (period, allowed) = (100_000_000, PcpuSet::first(pcpus));
             let claimant = |(weight, vcpus, leaves, keeps)| {
                 let limit = if leaves { keeps } else { Nanos::MAX };
-                Claimant { weight, vcpus, allowed, limit }
+                Claimant { limit, ..on(weight, vcpus, allowed) }
             };
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             for (at, share) in shares(&vms, period).into_iter().enumerate() {
@@ -313,16 +308,13 @@ mod tests {
         fn no_more_than_the_pcpus_of_each_part(
             vms in prop::collection::vec((1u64..10_000, 1u64..32, 0u32..16, 1u32..8), 1..12),
         ) {
-            let claimant = |(weight, vcpus, first, count)| Claimant {
-                weight,
-                vcpus,
-                allowed: (first..first + count).map(corun_model::PcpuId).collect(),
-                limit: Nanos::MAX,
+            let claimant = |(weight, vcpus, first, count)| {
+                on(weight, vcpus, (first..first + count).map(corun_model::PcpuId).collect())
             };
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, 1000);
             for (vm, share) in vms.iter().zip(&shares) {
-                prop_assert!(*share <= vm.most() * 1000);
+                prop_assert!(*share <= vm.most * 1000);
             }
             let parts = parts(&vms);
             prop_assert_eq!(parts.iter().map(|part| part.vms.len()).sum::<usize>(), vms.len());

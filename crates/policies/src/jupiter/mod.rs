@@ -110,11 +110,15 @@ impl Jupiter {
     /// Tells every VM what it has in the next period, and every vCPU its slice of that.
     /// `settle`: a period is over, so loans go on.
     fn share(&mut self, seen: &Snapshot, settle: bool) {
-        let claimant = |(known, vm): (&Vm, &VmSeen)| Claimant {
-            weight: known.weight_among_vms(vm),
-            vcpus: vm.vcpus.len() as u64,
-            allowed: (vm.vcpus.iter()).fold(PcpuSet::default(), |all, vcpu| all.or(&vcpu.allowed)),
-            limit: Nanos::MAX,
+        let claimant = |(known, vm): (&Vm, &VmSeen)| {
+            let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
+            let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
+            Claimant {
+                weight: known.weight_among_vms(vm),
+                most: known.vcpus().min(allowed.len().into()),
+                allowed,
+                limit: Nanos::MAX,
+            }
         };
         let mut claimants: Vec<Claimant> = self.vms.iter().zip(&seen.vms).map(claimant).collect();
         // VMs with full buckets come first, as what they leave to all is what others are entitled to, and may lend.
@@ -141,19 +145,21 @@ impl Jupiter {
 
     /// What VMs that Jupiter is on for used in the period that is over, of what they were entitled to in it.
     fn uses(&self, claimants: &[Claimant]) -> Vec<VmUse> {
+        let mut uses = Vec::with_capacity(claimants.len());
         let known = self.vms.iter().zip(claimants);
-        let on = known.filter(|(known, _)| known.is_on());
-        on.map(|(known, claimant)| VmUse {
-            vm: known.id(),
-            allowed: claimant.allowed,
-            entitled: known.entitled(),
-            most: known.usable(claimant.most(), self.params.period),
-            used: known.used(),
-            halted: known.halted(),
-            wants: known.wants(),
-            conflicts: known.conflicts(&self.params),
-        })
-        .collect()
+        for (known, claimant) in known.filter(|(known, _)| known.is_on()) {
+            uses.push(VmUse {
+                vm: known.id(),
+                allowed: claimant.allowed,
+                entitled: known.entitled(),
+                most: known.usable(claimant.most, self.params.period),
+                used: known.used(),
+                halted: known.halted(),
+                wants: known.wants(),
+                conflicts: known.conflicts(&self.params),
+            });
+        }
+        uses
     }
 
     /// What each VM has in the next period, if VMs lend as by these `uses` of the last one, and are entitled to `shares`.
@@ -186,15 +192,17 @@ impl Jupiter {
                 continue;
             }
             for (vcpu, (slice, low)) in vm.vcpus.iter().zip(known.slices(&self.params)) {
-                placed.extend(vcpu.turns.cpu.map(|cpu| Placed {
-                    task: vcpu.task,
-                    vm: at,
-                    cpu,
-                    allowed: vcpu.allowed,
-                    slice,
-                    low,
-                    conflicts: vcpu.turns.preempted + vcpu.turns.late,
-                }));
+                if let Some(cpu) = vcpu.turns.cpu {
+                    placed.push(Placed {
+                        task: vcpu.task,
+                        vm: at,
+                        cpu,
+                        allowed: vcpu.allowed,
+                        slice,
+                        low,
+                        conflicts: vcpu.turns.preempted + vcpu.turns.late,
+                    });
+                }
             }
         }
         let mut layout = Layout::new(&mut placed, self.params.period);

@@ -41,6 +41,15 @@ pub(super) fn exceed(sum: Nanos, period: Nanos) -> bool {
     sum > period
 }
 
+fn slice(vcpu: &Placed) -> Nanos {
+    vcpu.slice
+}
+
+/// The conflicts of a low latency.
+fn conflicts(vcpu: &Placed) -> u64 {
+    if vcpu.low { vcpu.conflicts } else { 0 }
+}
+
 /// The vCPUs of a host, by pCPU.
 pub(super) struct Layout<'a> {
     vcpus: &'a mut [Placed],
@@ -94,21 +103,18 @@ impl<'a> Layout<'a> {
         &self.by_pcpu[self.range(cpu)]
     }
 
-    fn aggregate(&self, cpu: usize) -> Nanos {
-        self.on(cpu).iter().map(|&at| self.vcpus[at].slice).sum()
-    }
-
-    fn conflicts(&self, cpu: usize) -> u64 {
-        let low = self.on(cpu).iter().map(|&at| &self.vcpus[at]);
-        low.filter(|vcpu| vcpu.low).map(|vcpu| vcpu.conflicts).sum()
-    }
-
-    /// The pCPUs with vCPUs that have most and least of something; ties go to the lowest number.
-    fn extremes(&self, of: impl Fn(usize) -> u64) -> Option<(Has, Has)> {
-        let used = (0..self.begins.len() - 1).filter(|&cpu| !self.on(cpu).is_empty());
-        let mut all = used.map(|cpu| Has { cpu, sum: of(cpu) });
-        let first = all.next()?;
-        let (most, least) = all.fold((first, first), |(most, least), has| {
+    /// The pCPUs with vCPUs whose sums of something are the largest and the smallest; ties go to the lowest number.
+    fn extremes(&self, of: impl Fn(&Placed) -> u64) -> Option<(Has, Has)> {
+        let mut sums = vec![0; self.begins.len() - 1];
+        for vcpu in self.vcpus.iter() {
+            sums[vcpu.cpu.index()] += of(vcpu);
+        }
+        let all = sums.into_iter().enumerate();
+        let mut used = all
+            .filter(|(cpu, _)| !self.range(*cpu).is_empty())
+            .map(|(cpu, sum)| Has { cpu, sum });
+        let first = used.next()?;
+        let (most, least) = used.fold((first, first), |(most, least), has| {
             (
                 if has.sum > most.sum { has } else { most },
                 if has.sum < least.sum { has } else { least },
@@ -147,7 +153,7 @@ impl<'a> Layout<'a> {
     /// Resolves a conflict of slices, if sums differ by more than `percent`. Returns the places of vCPUs that
     /// were moved.
     pub fn even_out_slices(&mut self, percent: u32) -> Vec<usize> {
-        let Some((most, least)) = self.extremes(|cpu| self.aggregate(cpu)) else {
+        let Some((most, least)) = self.extremes(slice) else {
             return Vec::new();
         };
         let (large, small) = (most.sum, least.sum);
@@ -171,7 +177,7 @@ impl<'a> Layout<'a> {
     /// Resolves a conflict of low latencies, if there are more than `times` as many on one pCPU as
     /// on another. Returns the places of vCPUs that were moved.
     pub fn spread_low_latencies(&mut self, times: u32) -> Vec<usize> {
-        let Some((most, fewest)) = self.extremes(|cpu| self.conflicts(cpu)) else {
+        let Some((most, fewest)) = self.extremes(conflicts) else {
             return Vec::new();
         };
         if most.sum <= u64::from(times) * fewest.sum.max(1) {
@@ -314,7 +320,7 @@ mod tests {
 
     fn difference(vcpus: &mut [Placed]) -> Nanos {
         let layout = Layout::new(vcpus, PERIOD);
-        let used = layout.extremes(|cpu| layout.aggregate(cpu));
+        let used = layout.extremes(slice);
         used.map_or(0, |(most, least)| most.sum - least.sum)
     }
 

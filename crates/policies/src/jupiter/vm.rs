@@ -202,10 +202,11 @@ impl Vm {
             let turns = &did.turns;
             went.wakers.clear();
             if !hidden {
-                let places = turns.wakers.iter().filter_map(|task| place(seen, *task));
-                went.wakers.extend(places);
+                for waker in turns.wakers.iter().filter_map(|task| place(seen, *task)) {
+                    went.wakers.push(waker);
+                    woken_by_siblings = true;
+                }
             }
-            woken_by_siblings |= !went.wakers.is_empty();
             // The task that seems to have woken it then was there by accident.
             went.hidden = hidden && turns.wakeups > 0;
             went.doing = turns.doing;

@@ -41,20 +41,21 @@ struct Part {
 fn parts(vms: &[Claimant]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (at, vm) in vms.iter().enumerate() {
+        // On most hosts there is only one part.
+        if let Some(same) = parts.last_mut().filter(|part| part.pcpus == vm.allowed) {
+            same.vms.push(at);
+            continue;
+        }
         let mut with = Part {
             vms: Vec::new(),
             pcpus: vm.allowed,
         };
-        // Parts that it overlaps are joined with it; on most hosts there is only one part, which is
-        // not copied.
+        // Parts that it overlaps are joined with it.
         parts.retain_mut(|part| {
             let apart = part.pcpus.and(&vm.allowed).is_empty();
             if !apart {
                 with.pcpus = with.pcpus.or(&part.pcpus);
-                match with.vms.is_empty() {
-                    true => with.vms = std::mem::take(&mut part.vms),
-                    false => with.vms.append(&mut part.vms),
-                }
+                with.vms.append(&mut part.vms);
             }
             apart
         });

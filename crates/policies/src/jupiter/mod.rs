@@ -290,8 +290,12 @@ impl Policy for Jupiter {
     }
 }
 
-/// `part` times `by`, divided by `whole`, which is not 0. Division of 128 bits is slow and seldom needed.
+/// `part` times `by`, divided by `whole`, which is not 0. Most VMs have neither lent nor borrowed, and most vCPUs weigh
+/// what their siblings do: then both are the same. Division of 128 bits is slow and seldom needed.
 fn scaled(part: u64, by: u64, whole: u64) -> u64 {
+    if by == whole {
+        return part;
+    }
     match part.checked_mul(by) {
         Some(product) => product / whole,
         None => {

@@ -218,8 +218,8 @@ impl Vm {
             true => 0,
             false => (self.unseen + 1).min(LATELY),
         };
-        // What it was expected to do is known once it has had slices.
-        if self.vcpus.iter().all(|vcpu| vcpu.slice > 0) {
+        // What it was expected to do is known once it has had slices: all vCPUs have theirs at once.
+        if self.vcpus.first().is_none_or(|vcpu| vcpu.slice > 0) {
             let outcomes = self.vcpus.iter().map(|vcpu| Outcome {
                 predicted: vcpu.predicted,
                 used: vcpu.used,

@@ -197,7 +197,7 @@ impl Jupiter {
                         task: vcpu.task,
                         vm: at,
                         cpu,
-                        allowed: vcpu.allowed,
+                        allowed: &vcpu.allowed,
                         slice,
                         low,
                         conflicts: vcpu.turns.preempted + vcpu.turns.late,

@@ -22,12 +22,12 @@ use std::ops::Range;
 
 /// A vCPU where it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
+pub(super) struct Placed<'a> {
     pub task: TaskId,
     /// Its VM's place among all.
     pub vm: usize,
     pub cpu: PcpuId,
-    pub allowed: PcpuSet,
+    pub allowed: &'a PcpuSet,
     /// Its slice in the next period.
     pub slice: Nanos,
     /// Is its latency one of the low ones?
@@ -51,8 +51,8 @@ fn conflicts(vcpu: &Placed) -> u64 {
 }
 
 /// The vCPUs of a host, by pCPU.
-pub(super) struct Layout<'a> {
-    vcpus: &'a mut [Placed],
+pub(super) struct Layout<'a, 'b> {
+    vcpus: &'a mut [Placed<'b>],
     /// Places in `vcpus`: those of pCPU 0, then those of pCPU 1, and so on.
     by_pcpu: Vec<usize>,
     /// Where those of each pCPU begin, and the last end. Swaps do not change how many there are.
@@ -67,8 +67,8 @@ struct Has {
     sum: u64,
 }
 
-impl<'a> Layout<'a> {
-    pub fn new(vcpus: &'a mut [Placed], period: Nanos) -> Self {
+impl<'a, 'b> Layout<'a, 'b> {
+    pub fn new(vcpus: &'a mut [Placed<'b>], period: Nanos) -> Self {
         let pcpus = vcpus.iter().map(|vcpu| vcpu.cpu.index() + 1).max();
         let mut begins = vec![0; pcpus.unwrap_or(0) + 1];
         for vcpu in vcpus.iter() {
@@ -223,12 +223,17 @@ mod tests {
 
     const PERIOD: Nanos = 100 * MS;
 
-    fn vcpu(task: u32, vm: u32, cpu: u32, slice: Nanos) -> Placed {
+    /// For as long as the tests run.
+    fn set(cpus: impl Iterator<Item = PcpuId>) -> &'static PcpuSet {
+        Box::leak(Box::new(cpus.collect()))
+    }
+
+    fn vcpu(task: u32, vm: u32, cpu: u32, slice: Nanos) -> Placed<'static> {
         Placed {
             task: TaskId(task),
             vm: vm as usize,
             cpu: PcpuId(cpu),
-            allowed: PcpuSet::first(8),
+            allowed: set((0..8).map(PcpuId)),
             slice,
             low: false,
             conflicts: 0,
@@ -300,9 +305,9 @@ mod tests {
     prop_compose! {
         fn any_vcpus()(each in prop::collection::vec(
             (0u32..5, 0u32..6, 1u64..100, any::<bool>(), 0u64..20,
-             prop::collection::vec(0u32..6, 0..6)), 0..24)) -> Vec<Placed> {
+             prop::collection::vec(0u32..6, 0..6)), 0..24)) -> Vec<Placed<'static>> {
             let vcpu = |(task, (vm, cpu, slice, low, conflicts, allowed)): (usize, _)| Placed {
-                allowed: <Vec<u32>>::into_iter(allowed).map(PcpuId).chain([PcpuId(cpu)]).collect(),
+                allowed: set(<Vec<u32>>::into_iter(allowed).map(PcpuId).chain([PcpuId(cpu)])),
                 low,
                 conflicts,
                 ..vcpu(task as u32, vm, cpu, slice * MS)

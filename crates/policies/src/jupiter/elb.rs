@@ -361,6 +361,7 @@ impl Bank {
         params: &JupiterParams,
     ) -> Option<(usize, Loan)> {
         let (vm, account) = (&vms[from], &self.accounts[from]);
+        // Without anything to lend it need not look for a borrower.
         slack(vm, params)?;
         // A VM cannot use the time of a pCPU that it may not use.
         let may_borrow = |to: &usize| *to != from && !vms[*to].allowed.and(&vm.allowed).is_empty();

@@ -164,18 +164,16 @@ impl Jupiter {
 
     /// What each VM has in the next period, if VMs lend as by these `uses` of the last one, and are entitled to `shares`.
     fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[Nanos]) -> Vec<Nanos> {
-        let mut has = shares.to_vec();
-        let on = || self.vms.iter().map(Vm::is_on);
-        let of_those = has.iter_mut().zip(on()).filter(|(_, is_on)| *is_on);
-        for (uses, (share, _)) in uses.iter_mut().zip(of_those) {
+        let on = (self.vms.iter().zip(shares)).filter(|(known, _)| known.is_on());
+        for (uses, (_, share)) in uses.iter_mut().zip(on) {
             uses.entitled = *share;
         }
-        let agreed = self.bank.agree(&uses, &self.params);
-        let of_those = has.iter_mut().zip(on()).filter(|(_, is_on)| *is_on);
-        for ((has, _), agreed) in of_those.zip(agreed) {
-            *has = agreed;
-        }
-        has
+        let mut agreed = self.bank.agree(&uses, &self.params).into_iter();
+        let has = |(known, share): (&Vm, &Nanos)| match known.is_on() {
+            true => agreed.next().unwrap_or(*share),
+            false => *share,
+        };
+        self.vms.iter().zip(shares).map(has).collect()
     }
 
     /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its

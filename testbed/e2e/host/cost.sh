@@ -97,7 +97,7 @@ phase_crowd() {
 	done
 	sleep 5
 	interval=0s
-	for _policy in fair balance jupiter; do
+	for _policy in fair balance jupiter aql; do
 		start_corun $_policy
 		# VMs that it has never seen are looked at more closely.
 		sleep 8

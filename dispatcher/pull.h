@@ -264,13 +264,31 @@ CALLED s32 furthest_behind(s32 cpu, u64 least)
 	return found;
 }
 
-/* Pulls any task that waits elsewhere, from the busiest pCPU first. */
-CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
+/* Is the vCPU that ran on `cpu` last, or the first task that waits there, in mode relaxed? */
+CALLED u32 relaxed_here(s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	struct gang g = gang_in(c ? shared(c->cur_vm) : NO_VM);
+	struct ranked r = {.cpu = cpu, .vm = NO_VM};
+	struct task_struct *p;
+
+	if (g.mode == GANG_RELAXED)
+		return true;
+	for_each_queued (p, cpu) {
+		look_at_ranked(p, &r);
+		break;
+	}
+	g = gang_in(r.vm);
+	return g.mode == GANG_RELAXED;
+}
+
+/* Pulls a task that waits elsewhere and matches the rule, from the busiest pCPU first. */
+static inline bool pull_by_rule(s32 cpu, struct pull_rule *any)
 {
 	s32 from = busiest(cpu, 0);
 	s32 i;
 
-	if (from == NO_PCPU || !any)
+	if (from == NO_PCPU)
 		return false;
 	if (pull_from(from, cpu, any))
 		return true;
@@ -279,6 +297,24 @@ CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Pulls any task that waits elsewhere: one that siblings may have to wait for first, if the vCPUs
+ * here are stopped. Here rather than in pull_idle(): one more call there is too much for the
+ * verifier of Linux 6.12.
+ */
+CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
+{
+	if (!any)
+		return false;
+	if (with_gangs() && !any->fill && relaxed_here(cpu)) {
+		any->slowest = true;
+		if (pull_by_rule(cpu, any))
+			return true;
+		any->slowest = false;
+	}
+	return pull_by_rule(cpu, any);
 }
 
 /* `cpu` has an owner (gang_strict.h) none of whose vCPUs is here: pulls one of them. */
@@ -307,42 +343,15 @@ CALLED u32 pull_owner(s32 cpu)
 	return false;
 }
 
-/* Is the vCPU that ran on `cpu` last, or the first task that waits there, in mode relaxed? */
-CALLED u32 relaxed_here(s32 cpu)
-{
-	struct cpu_ctx *c = cpu_at(cpu);
-	struct gang g = gang_in(c ? shared(c->cur_vm) : NO_VM);
-	struct ranked r = {.cpu = cpu, .vm = NO_VM};
-	struct task_struct *p;
-
-	if (g.mode == GANG_RELAXED)
-		return true;
-	for_each_queued (p, cpu) {
-		look_at_ranked(p, &r);
-		break;
-	}
-	g = gang_in(r.vm);
-	return g.mode == GANG_RELAXED;
-}
-
-/* The vCPUs on `cpu` are stopped: pulls one that siblings may have to wait for. */
-CALLED u32 pull_slowest(s32 cpu)
-{
-	struct pull_rule slowest = {.idle = true, .slowest = true};
-
-	return relaxed_here(cpu) && pull_any(cpu, &slowest);
-}
-
 /*
- * `cpu` has nothing to run: pulls a vCPU of its owner, or one that is behind its siblings while
- * those here are stopped; else any task, else a vCPU that may fill it.
+ * `cpu` has nothing to run: pulls a vCPU of its owner, else any task, else a vCPU that may fill it.
  */
 INLINED bool pull_idle(s32 cpu)
 {
 	struct pull_rule any = {.idle = true};
 	struct pull_rule fill = {.idle = true, .fill = true};
 
-	if (with_gangs() && (pull_owner(cpu) || pull_slowest(cpu)))
+	if (with_gangs() && pull_owner(cpu))
 		return true;
 	return pull_any(cpu, &any) || (with_gangs() && pull_any(cpu, &fill));
 }

@@ -17,8 +17,8 @@ use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuId, PcpuSet, Plan, Snapshot, Status, TaskId, TaskSeen, VmSeen, VmStatus,
-    Wakers, counted,
+    HostSeen, Nanos, PcpuSet, Plan, Snapshot, Status, TaskId, TaskSeen, VmSeen, VmStatus, Wakers,
+    counted,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::clock;
@@ -338,9 +338,11 @@ impl Control {
     fn look(&mut self, tables: &Tables<'_, '_>, now: Nanos) {
         let pcpus = self.online.iter().last().map_or(0, |last| last.0 + 1);
         let slots = tables.vms(pcpus);
-        let is_stacked = |cpu: &PcpuId| slots.iter().any(|slot| slot.stacked.contains(*cpu));
+        let stacked = slots
+            .iter()
+            .fold(PcpuSet::default(), |all, slot| all.or(&slot.stacked));
         self.stacking.seen += u64::from(self.online.len());
-        self.stacking.stacked += self.online.iter().filter(is_stacked).count() as u64;
+        self.stacking.stacked += u64::from(stacked.and(&self.online).len());
         let thorough = now >= self.thorough_due;
         if thorough {
             self.thorough_due = now + THOROUGH;
@@ -373,9 +375,9 @@ impl Control {
     }
 
     fn snapshot(&self, reading: &Reading, now: Nanos) -> Snapshot {
+        // Counters begin with the task: what was not there then has begun since.
+        let nothing = Counters::default();
         let task = |vcpu: &Vcpu, tids: &[(u32, TaskId)]| {
-            // Counters begin with the task: what was not there then has begun since.
-            let nothing = Counters::default();
             let sum = reading.get(vcpu.task).unwrap_or(&nothing);
             let before = self.last.get(vcpu.task).unwrap_or(&nothing);
             TaskSeen {
@@ -389,13 +391,14 @@ impl Control {
                 signals: sum.signals.since(&before.signals),
             }
         };
+        let mut tids = Vec::new();
         let vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
             cookie: self.cookies.of(vm.vm),
             vcpus: {
-                let tids = vm.vcpus.iter().map(|vcpu| (vcpu.key.tid, vcpu.task));
-                let mut tids: Vec<_> = tids.collect();
+                tids.clear();
+                tids.extend(vm.vcpus.iter().map(|vcpu| (vcpu.key.tid, vcpu.task)));
                 tids.sort_unstable();
                 vm.vcpus.iter().map(|vcpu| task(vcpu, &tids)).collect()
             },

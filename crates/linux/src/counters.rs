@@ -112,11 +112,14 @@ impl Counters {
         then: Nanos,
         siblings: &[(u32, TaskId)],
     ) -> Turns {
-        let recent = self.wakers.iter().filter(|(at, _)| *at > then);
         let task_of = |tid: u32| {
             let at = siblings.binary_search_by_key(&tid, |(tid, _)| *tid).ok()?;
             siblings.get(at).map(|(_, task)| *task)
         };
+        let mut wakers = Vec::new();
+        for (_, tid) in self.wakers.iter().filter(|(at, _)| *at > then) {
+            wakers.extend(task_of(*tid));
+        }
         Turns {
             doing: self.doing,
             cpu: self.cpu,
@@ -124,7 +127,7 @@ impl Counters {
             preempted: self.preempted.saturating_sub(before.preempted),
             late: self.late.saturating_sub(before.late),
             wakeups: self.wakeups.saturating_sub(before.wakeups),
-            wakers: recent.filter_map(|(_, tid)| task_of(*tid)).collect(),
+            wakers,
             retained: self.retained.saturating_sub(before.retained),
             kept: self.kept.saturating_sub(before.kept),
         }

@@ -33,7 +33,7 @@ impl ControlLoop {
     /// # Errors
     /// None: there are hosts with 128 pCPUs.
     pub fn new(info: &PolicyInfo, vms: u32) -> Result<Self, TopologyError> {
-        let host = HostSeen::of(Topology::flat(PCPUS)?);
+        let host = HostSeen::of(topology()?);
         let policy = (info.make)(&Settings::default());
         let period = policy.period();
         let seen = (0..DIFFERENT).map(|number| snapshot(&host, vms, number, period));
@@ -61,6 +61,11 @@ impl ControlLoop {
         self.asked += 1;
         plan
     }
+}
+
+/// Cores of two hardware threads, without which there is nothing to decide for some policies.
+fn topology() -> Result<Topology, TopologyError> {
+    format!("1n1l{}c2t", PCPUS / 2).parse()
 }
 
 fn snapshot(host: &HostSeen, vms: u32, number: u64, period: Nanos) -> Snapshot {

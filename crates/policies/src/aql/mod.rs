@@ -22,7 +22,8 @@ pub use vtrs::Limits;
 use crate::{AGNOSTIC, Policy, usable};
 use cluster::{Member, Pooled};
 use corun_model::{
-    Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan, Value,
+    Nanos, Parameter, PcpuId, PcpuSet, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan,
+    Value,
 };
 use recognise::Recogniser;
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ pub struct Aql {
     calibration: Calibration,
     recogniser: Recogniser,
     pools: Vec<Pooled>,
+    /// Of which vCPUs and sockets the pools are made, if to make them again would change nothing.
+    settled: Option<(Vec<Member>, Vec<PcpuSet>)>,
 }
 
 impl Aql {
@@ -42,6 +45,19 @@ impl Aql {
             calibration,
             ..Self::default()
         }
+    }
+
+    /// Makes the pools of these vCPUs, if they or what they are taken for have changed.
+    fn make_pools(&mut self, members: Vec<Member>, sockets: Vec<PcpuSet>) {
+        let of = (members, sockets);
+        if self.settled.as_ref() == Some(&of) {
+            return;
+        }
+        let pcpus = |socket: &PcpuSet| socket.iter().collect();
+        let sockets: Vec<Vec<PcpuId>> = of.1.iter().map(pcpus).collect();
+        let pools = cluster::cluster(&of.0, &sockets, &self.calibration.slices, &self.pools);
+        self.settled = (pools == self.pools).then_some(of);
+        self.pools = pools;
     }
 
     /// What can be set of it.
@@ -147,14 +163,7 @@ impl Policy for Aql {
         self.recogniser.look(seen, &self.calibration.limits);
         let members = members(seen, |task| self.recogniser.of(task));
         // A socket in the paper is a group of pCPUs that share a last-level cache.
-        let sockets: Vec<Vec<PcpuId>> = seen
-            .host
-            .llcs
-            .iter()
-            .map(|llc| llc.iter().collect())
-            .collect();
-        let slices = &self.calibration.slices;
-        self.pools = cluster::cluster(&members, &sockets, slices, &self.pools);
+        self.make_pools(members, seen.host.llcs.clone());
         let pools = self
             .pools
             .iter()
@@ -190,15 +199,10 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Membe
 }
 
 /// Says which vCPU is in which of these pools.
-pub(crate) fn pooled(
-    seen: &Snapshot,
-    plan: &mut Plan,
-    pools: &[(Nanos, corun_model::PcpuSet, &[Member])],
-) {
-    let mut home = BTreeMap::new();
-    for (at, (_, _, members)) in pools.iter().enumerate() {
-        home.extend(members.iter().map(|member| (member.task, at)));
-    }
+pub(crate) fn pooled(seen: &Snapshot, plan: &mut Plan, pools: &[(Nanos, PcpuSet, &[Member])]) {
+    let members = (pools.iter().enumerate())
+        .flat_map(|(at, (_, _, members))| members.iter().map(move |member| (member.task, at)));
+    let home: BTreeMap<TaskId, usize> = members.collect();
     crate::place_all(seen, plan, Placement::Pool);
     let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
     plan.tasks.extend(vcpus.map(|vcpu| {
@@ -209,8 +213,7 @@ pub(crate) fn pooled(
             ..TaskPlan::of(vcpu.task)
         }
     }));
-    let pool =
-        |&(slice, pcpus, _): &(Nanos, corun_model::PcpuSet, &[Member])| Pool { slice, pcpus };
+    let pool = |&(slice, pcpus, _): &(Nanos, PcpuSet, &[Member])| Pool { slice, pcpus };
     plan.pools = pools.iter().map(pool).collect();
 }
 

@@ -4,7 +4,7 @@
 use super::kind::Type;
 use super::vtrs::{Cursors, Limits, Recognition};
 use corun_model::{Signals, Snapshot, Status, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every vCPU's recognition.
 #[derive(Clone, Debug, Default)]
@@ -17,19 +17,25 @@ pub struct Recogniser {
 impl Recogniser {
     /// A monitoring period is over. vCPUs that are not there any more are forgotten.
     pub fn look(&mut self, seen: &Snapshot, limits: &Limits) {
-        let mut before = std::mem::take(&mut self.vcpus);
+        self.forget(seen);
         for vm in &seen.vms {
             let exits = vm.vcpus.iter().filter_map(|vcpu| vcpu.signals.pause_exits);
             let exits = exits.reduce(u64::saturating_add);
             for vcpu in &vm.vcpus {
-                let mut known = before.remove(&vcpu.task).unwrap_or_default();
+                let known = self.vcpus.entry(vcpu.task).or_default();
                 if vcpu.run > 0 {
                     known.sample(Cursors::of(&vcpu.signals, exits, limits));
                 }
-                self.vcpus.insert(vcpu.task, known);
                 self.told = Some(vcpu.signals);
             }
         }
+    }
+
+    /// Only these are there.
+    fn forget(&mut self, seen: &Snapshot) {
+        let there = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+        let there: BTreeSet<TaskId> = there.map(|vcpu| vcpu.task).collect();
+        self.vcpus.retain(|task, _| there.contains(task));
     }
 
     /// A vCPU's type.

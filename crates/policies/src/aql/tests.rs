@@ -4,6 +4,7 @@ use crate::testing::{ask, snapshot};
 use crate::{Microsliced, VSlicer, VTurbo};
 use corun_model::time::MS;
 use corun_model::{LlcSeen, Signals};
+use proptest::prelude::*;
 
 /// A host of four pCPUs with these single-vCPU VMs, as after a period in which all of them ran.
 fn host(kinds: &[Kind]) -> Snapshot {
@@ -175,4 +176,37 @@ fn the_others_slices() {
     );
     let quiet = settled(&mut VTurbo::default(), &host(&[Kind::Llcf, Kind::LoLcf]));
     assert_eq!(served(&quiet), [(30, 4), (30, 4)], "nobody to hurry for");
+}
+
+fn any_kind() -> impl Strategy<Value = Kind> {
+    use Kind::{ConSpin, IoInt, Llcf, Llco, LoLcf};
+    prop::sample::select(vec![ConSpin, IoInt, Llcf, Llco, LoLcf])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Pools are those that would be made anew each time, though they are made only if something has changed: types, a
+    /// vCPU's weight, the caches, or VMs that come and go.
+    #[test]
+    fn pools_that_are_left_are_those_that_would_be_made(
+        hosts in prop::collection::vec((prop::collection::vec(any_kind(), 1..10), 1u32..3, any::<bool>(), 1u32..12), 1..6),
+    ) {
+        let mut policy = Aql::default();
+        for (kinds, weight, sockets, periods) in hosts {
+            let mut seen = host(&kinds);
+            seen.vms[0].vcpus[0].weight = 100 * weight;
+            if sockets {
+                seen.host.llcs = vec!["0-1".parse().unwrap(), "2-3".parse().unwrap()];
+            }
+            for _ in 0..periods {
+                let before = policy.pools.clone();
+                ask(&mut policy, &seen);
+                let members = members(&seen, |task| policy.recogniser.of(task));
+                let sockets: Vec<Vec<PcpuId>> = seen.host.llcs.iter().map(|llc| llc.iter().collect()).collect();
+                let anew = cluster::cluster(&members, &sockets, &policy.calibration.slices, &before);
+                prop_assert_eq!(&policy.pools, &anew);
+            }
+        }
+    }
 }

@@ -87,8 +87,8 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
             *latency
         };
     }
-    for source in sources {
-        latencies[source] = limits.less(latencies[source]);
+    for (latency, _) in latencies.iter_mut().zip(sources).filter(|(_, is)| *is) {
+        *latency = limits.less(*latency);
     }
 }
 
@@ -109,9 +109,9 @@ pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits, oth
     }
 }
 
-/// The vCPUs that keep siblings from using their slices although these have the least latency: each
-/// once.
-fn sources(before: &[Nanos], went: &[Went], limits: &Limits) -> Vec<usize> {
+/// Which vCPUs keep siblings from using their slices although these have the least latency; none, if no latency is the
+/// least.
+fn sources(before: &[Nanos], went: &[Went], limits: &Limits) -> Vec<bool> {
     if before.iter().all(|latency| *latency > limits.least) {
         return Vec::new();
     }
@@ -129,7 +129,7 @@ fn sources(before: &[Nanos], went: &[Went], limits: &Limits) -> Vec<usize> {
             }
         }
     }
-    (0..found.len()).filter(|&at| found[at]).collect()
+    found
 }
 
 #[cfg(test)]

@@ -40,13 +40,12 @@ pub(super) fn adjust(
     served: bool,
     step: u32,
 ) {
-    let of = |weights: &[u64], wanted: bool| -> u64 {
-        let those = weights.iter().zip(depleted);
-        those.filter(|(_, is)| **is == wanted).map(|(w, _)| w).sum()
-    };
-    let (growing, others) = (of(weights, true), of(weights, false));
+    let (mut growing, mut others) = (0, 0);
+    for (weight, depleted) in weights.iter().zip(depleted) {
+        *(if *depleted { &mut growing } else { &mut others }) += weight;
+    }
     if growing == 0 || others == 0 {
-        if served {
+        if served && *weights != *rest {
             come_back(weights, rest, step);
         }
         return;

@@ -103,18 +103,36 @@ pub(super) struct Books {
     pub written_off: Nanos,
 }
 
+/// What is known of a VM from period to period.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    vm: VmId,
+    /// What it lends, or leaves to all others.
+    loan: Option<Loan>,
+    offer: Offer,
+    /// Was its bucket full when the last period ended?
+    is_full: bool,
+    /// What it uses as a rule, if that is known.
+    usual: Option<Nanos>,
+}
+
+/// What has been agreed on for a VM so far, for the next period.
+#[derive(Clone, Copy, Debug, Default)]
+struct Terms {
+    gets: Nanos,
+    lends: Nanos,
+    repays: Nanos,
+}
+
 /// Loans and debts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bank {
-    loans: BTreeMap<VmId, Loan>,
+    /// Of the VMs of the last period, in their order.
+    accounts: Vec<Account>,
+    /// Where each VM is among them.
+    places: BTreeMap<VmId, usize>,
     /// What is owed, by lender and borrower.
     owed: BTreeMap<(VmId, VmId), Nanos>,
-    /// What VMs offer that leave time unused.
-    offers: BTreeMap<VmId, Offer>,
-    /// Those whose buckets were full when the last period ended.
-    full: BTreeSet<VmId>,
-    /// What each VM uses as a rule.
-    usual: BTreeMap<VmId, Nanos>,
     /// What was agreed on for the period that has just ended.
     agreed: Vec<Transfer>,
     books: Books,
@@ -151,114 +169,39 @@ impl VmUse {
     }
 }
 
-impl Bank {
-    /// A period is over: which VM gets what from which in the next one. Nobody is entitled to more than before.
-    pub fn settle(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
-        self.close(vms, params);
-        self.agree(vms, params)
-    }
-
-    /// A period is over, of these VMs: what is owed for it, and which of them leave what to all others in the next one.
-    pub fn close(&mut self, vms: &[VmUse], params: &JupiterParams) {
-        let present: BTreeMap<VmId, &VmUse> = vms.iter().map(|vm| (vm.vm, vm)).collect();
-        let used = self.account(&present);
-        let is_on = |vm: &VmId| present.contains_key(vm);
-        self.loans.retain(|vm, _| is_on(vm));
-        self.offers.retain(|vm, _| is_on(vm));
-        self.usual.retain(|vm, _| is_on(vm));
-        self.full.clear();
-        for vm in vms {
-            self.keep(vm, used.get(&vm.vm).copied().unwrap_or(0), params);
-            // A loan goes on when the bucket gets full, but for all, and what is left to all goes on as long as
-            // it is left: the depth of a bucket rises with what others leave, which must not end it.
-            let loan = self.loans.get(&vm.vm).copied();
-            if loan.is_some_and(|loan| loan.to.is_none()) || self.is_full(vm, params) {
-                self.full.insert(vm.vm);
-                let next = Self::next_loan(vm, None, loan, self.usual(vm), params);
-                self.note(vm.vm, next);
-            }
+impl Account {
+    fn of(vm: VmId) -> Self {
+        Self {
+            vm,
+            loan: None,
+            offer: Offer::default(),
+            is_full: false,
+            usual: None,
         }
     }
 
-    /// Who lends to whom in the next period, of `vms`, and who repays: by what they are entitled to in it.
-    pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
-        let present: BTreeMap<VmId, &VmUse> = vms.iter().map(|vm| (vm.vm, vm)).collect();
-        let mut burden = self.debts();
-        let mut next = Vec::new();
-        let mut taken = BTreeMap::new();
-        for vm in vms.iter() {
-            if self.full.contains(&vm.vm) {
-                continue;
-            }
-            let loan = self.lend(vm, vms, &burden, params);
-            if let Some(Loan {
-                to: Some(to),
-                amount,
-                ..
-            }) = loan
-            {
-                let amount = amount.min(room(&present, &taken, to));
-                *taken.entry(to).or_insert(0) += amount;
-                *burden.entry(to).or_insert(0) += amount;
-                next.push(transfer(vm.vm, to, amount, false));
-            }
-            self.note(vm.vm, loan);
+    /// A period is over, in which others used `used` of what `vm` lent; it is `owed` so much.
+    fn close(&mut self, vm: &VmUse, used: Nanos, owed: Nanos, params: &JupiterParams) {
+        self.keep(vm, used, params);
+        // A loan goes on when the bucket gets full, but for all, and what is left to all goes on as long as
+        // it is left: the depth of a bucket rises with what others leave, which must not end it.
+        self.is_full = self.loan.is_some_and(|loan| loan.to.is_none())
+            || owed + self.offer.kept >= percent(vm.entitled, params.bucket);
+        if self.is_full {
+            self.loan = next_loan(vm, None, self.loan, self.usual(vm), params);
         }
-        self.repay(vms, &present, &mut taken, params, &mut next);
-        self.learn(vms);
-        next.retain(|transfer| transfer.amount > 0);
-        self.agreed = next;
-        &self.agreed
-    }
-
-    /// What `vm` lends, or no more.
-    fn note(&mut self, vm: VmId, loan: Option<Loan>) {
-        match loan {
-            Some(loan) => drop(self.loans.insert(vm, loan)),
-            None => drop(self.loans.remove(&vm)),
-        }
-    }
-
-    /// What became of the transfers that were agreed on: what a borrower used of them is owed, what
-    /// the lender used of them, or the borrower went without, is repaid. Returns what was used of loans, by lender.
-    fn account(&mut self, vms: &BTreeMap<VmId, &VmUse>) -> BTreeMap<VmId, Nanos> {
-        let beyond = |vm| vms.get(&vm).map_or(0, |did| did.used_beyond());
-        let without = |vm| vms.get(&vm).map_or(0, |did| did.went_without());
-        let (mut left_beyond, mut left_without) = (BTreeMap::new(), BTreeMap::new());
-        let mut lent = BTreeMap::new();
-        for agreed in std::mem::take(&mut self.agreed) {
-            let (from, to) = (agreed.from, agreed.to);
-            let left = left_beyond.entry(to).or_insert_with(|| beyond(to));
-            let used = draw(left, agreed.amount);
-            if agreed.repays {
-                let left = left_without.entry(from).or_insert_with(|| without(from));
-                let given = draw(left, agreed.amount);
-                if let Some(owed) = self.owed.get_mut(&(to, from)) {
-                    let repaid = used.max(given).min(*owed);
-                    *owed -= repaid;
-                    self.books.repaid += repaid;
-                }
-            } else {
-                *self.owed.entry((from, to)).or_insert(0) += used;
-                *lent.entry(from).or_insert(0) += used;
-                self.books.lent += used;
-            }
-        }
-        self.owed.retain(|_, owed| *owed > 0);
-        lent
     }
 
     /// What `vm` offered in the period that is over, of which others used `used`, stays in its bucket; what it
     /// offers in the next one.
     fn keep(&mut self, vm: &VmUse, used: Nanos, params: &JupiterParams) {
-        let slack = vm.leaves(params.lack);
-        if slack < least(vm, params) {
-            self.offers.remove(&vm.vm);
+        let Some(slack) = slack(vm, params) else {
+            self.offer = Offer::default();
             return;
-        }
-        let harmed = (self.loans.get(&vm.vm)).filter(|loan| is_harmed(vm, loan, params));
+        };
+        let harmed = self.loan.filter(|loan| is_harmed(vm, loan, params));
         let depth = percent(vm.entitled, params.bucket);
-        let offer = self.offers.entry(vm.vm).or_default();
+        let offer = &mut self.offer;
         offer.kept = (offer.kept + offer.amount.saturating_sub(used)).min(depth);
         offer.amount = match harmed {
             Some(loan) => loan.amount / 2,
@@ -266,10 +209,134 @@ impl Bank {
         };
     }
 
-    /// Does the bucket of `vm` hold as much as it can?
-    fn is_full(&self, vm: &VmUse, params: &JupiterParams) -> bool {
-        let kept = self.offers.get(&vm.vm).map_or(0, |offer| offer.kept);
-        self.owed_to(vm.vm) + kept >= percent(vm.entitled, params.bucket)
+    /// What `vm` uses as a rule, when it begins to lend. A VM that has just become idle uses less, and not because of
+    /// a loan.
+    fn usual(&self, vm: &VmUse) -> Nanos {
+        self.usual.map_or(vm.used, |usual| usual.min(vm.used))
+    }
+
+    /// What a VM that lends nothing uses as a rule: an average in which the last period counts a [`USUAL`]th.
+    fn learn(&mut self, used: Nanos) {
+        if self.loan.is_none() {
+            let usual = self.usual.unwrap_or(used);
+            self.usual = Some((usual * (USUAL - 1) + used) / USUAL);
+        }
+    }
+
+    /// What it keeps for itself in the next period, if it leaves the rest to all others.
+    fn keeps(&self) -> Option<Nanos> {
+        let loan = self.loan.filter(|loan| loan.to.is_none());
+        loan.map(|loan| loan.keeps)
+    }
+}
+
+impl Terms {
+    /// How much more could `vm` use than it is entitled to, and gets already?
+    fn room(&self, vm: &VmUse) -> Nanos {
+        (vm.most.saturating_sub(vm.entitled)).saturating_sub(self.gets)
+    }
+
+    /// What it has of what it is `entitled` to.
+    fn after(&self, entitled: Nanos) -> Nanos {
+        (entitled + self.gets).saturating_sub(self.lends + self.repays)
+    }
+}
+
+impl Bank {
+    /// A period is over: which VM gets what from which in the next one. Nobody is entitled to more than before.
+    pub fn settle(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
+        self.close(vms, params);
+        self.agree(vms, params);
+        &self.agreed
+    }
+
+    /// A period is over, of these VMs: what is owed for it, and which of them leave what to all others in the next one.
+    pub fn close(&mut self, vms: &[VmUse], params: &JupiterParams) {
+        self.meet(vms);
+        let used = self.account(vms);
+        let owed = self.sums_owed(|(lender, _)| *lender);
+        let did = vms.iter().zip(used).zip(owed);
+        for (account, ((vm, used), owed)) in self.accounts.iter_mut().zip(did) {
+            account.close(vm, used, owed, params);
+        }
+    }
+
+    /// Who lends to whom in the next period, of those `vms` that it was closed with, and who repays: by what they are
+    /// entitled to in it. Returns what each of them has then.
+    pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> Vec<Nanos> {
+        let mut terms = vec![Terms::default(); vms.len()];
+        let mut burden = self.sums_owed(|(_, borrower)| *borrower);
+        let wanting: Vec<usize> = (0..vms.len())
+            .filter(|&at| vms[at].wants_more_than_its_own())
+            .collect();
+        self.agreed.clear();
+        for (from, vm) in vms.iter().enumerate() {
+            if self.accounts[from].is_full {
+                continue;
+            }
+            let lent = self.lend(from, vms, &wanting, &burden, params);
+            if let Some((to, loan)) = lent {
+                let amount = loan.amount.min(terms[to].room(&vms[to]));
+                terms[to].gets += amount;
+                terms[from].lends += amount;
+                burden[to] += amount;
+                self.transfer(vm, &vms[to], amount, false);
+            }
+            self.accounts[from].loan = lent.map(|(_, loan)| loan);
+        }
+        self.repay(vms, &wanting, &mut terms, params);
+        for (account, vm) in self.accounts.iter_mut().zip(vms) {
+            account.learn(vm.used);
+        }
+        (terms.iter().zip(vms))
+            .map(|(terms, vm)| terms.after(vm.entitled))
+            .collect()
+    }
+
+    /// Accounts of these VMs, and of no others.
+    fn meet(&mut self, vms: &[VmUse]) {
+        let known = self.accounts.iter().map(|account| account.vm);
+        if known.eq(vms.iter().map(|vm| vm.vm)) {
+            return;
+        }
+        let account = |vm: &VmUse| match self.place(vm.vm) {
+            Some(at) => self.accounts[at],
+            None => Account::of(vm.vm),
+        };
+        self.accounts = vms.iter().map(account).collect();
+        self.places = (vms.iter().map(|vm| vm.vm)).zip(0..).collect();
+    }
+
+    fn place(&self, vm: VmId) -> Option<usize> {
+        self.places.get(&vm).copied()
+    }
+
+    /// What became of the transfers that were agreed on: what a borrower used of them is owed, what
+    /// the lender used of them, or the borrower went without, is repaid. Returns what was used of loans, by lender.
+    fn account(&mut self, vms: &[VmUse]) -> Vec<Nanos> {
+        let mut beyond: Vec<Nanos> = vms.iter().map(VmUse::used_beyond).collect();
+        let mut without: Vec<Nanos> = vms.iter().map(VmUse::went_without).collect();
+        let mut lent = vec![0; vms.len()];
+        for agreed in std::mem::take(&mut self.agreed) {
+            let (from, to) = (self.place(agreed.from), self.place(agreed.to));
+            let used = draw(&mut beyond, to, agreed.amount);
+            if agreed.repays {
+                let given = draw(&mut without, from, agreed.amount);
+                if let Some(owed) = self.owed.get_mut(&(agreed.to, agreed.from)) {
+                    let repaid = used.max(given).min(*owed);
+                    *owed -= repaid;
+                    self.books.repaid += repaid;
+                }
+            } else {
+                *self.owed.entry((agreed.from, agreed.to)).or_insert(0) += used;
+                if let Some(from) = from {
+                    lent[from] += used;
+                }
+                self.books.lent += used;
+            }
+        }
+        self.owed.retain(|_, owed| *owed > 0);
+        lent
     }
 
     /// Only these VMs are left: the others owe nothing, and are owed nothing.
@@ -282,144 +349,96 @@ impl Bank {
         });
     }
 
-    /// What `vm` lends in the next period, and to which of `all`, if anything. Its bucket is not full. `burden`: what
-    /// VMs owe, and what they will owe once they have used what they are lent in that period.
+    /// What the VM at `from` lends in the next period, and to which, if anything. Its bucket is not full. `wanting`:
+    /// those that could use more than they are entitled to. `burden`: what VMs owe, and what they will owe once they
+    /// have used what they are lent in that period.
     fn lend(
         &self,
-        vm: &VmUse,
-        all: &[VmUse],
-        burden: &BTreeMap<VmId, Nanos>,
-        params: &JupiterParams,
-    ) -> Option<Loan> {
-        // A VM cannot use the time of a pCPU that it may not use.
-        let borrowers = || {
-            (all.iter()).filter(|other| {
-                other.wants_more_than_its_own()
-                    && other.vm != vm.vm
-                    && !other.allowed.and(&vm.allowed).is_empty()
-            })
-        };
-        let burden = |other: &VmUse| {
-            let owes = burden.get(&other.vm).copied().unwrap_or(0);
-            per_mille(owes, other.entitled)
-        };
-        let loan = self.loans.get(&vm.vm).copied();
-        let still = loan.filter(|loan| borrowers().any(|other| loan.to == Some(other.vm)));
-        let to = match still {
-            Some(loan) => loan.to,
-            None => borrowers()
-                .min_by_key(|other| (other.conflicts, burden(other), other.vm))
-                .map(|other| other.vm),
-        };
-        Self::next_loan(vm, Some(to?), still, self.usual(vm), params)
-    }
-
-    /// What `vm` lends in the next period after it lent `loan`: to one VM, or to all. A loan that harm has reduced
-    /// below a step is over: a VM that lends nothing is not harmed by lending, and what it uses from
-    /// then on is what it uses as a rule.
-    fn next_loan(
-        vm: &VmUse,
-        to: Option<VmId>,
-        loan: Option<Loan>,
-        usual: Nanos,
-        params: &JupiterParams,
-    ) -> Option<Loan> {
-        let slack = vm.leaves(params.lack);
-        let least = least(vm, params);
-        if slack < least {
-            return None;
-        }
-        let step = step(vm, params);
-        let harmed = loan.is_some_and(|loan| is_harmed(vm, &loan, params));
-        let amount = match loan {
-            Some(loan) if harmed => loan.amount / 2,
-            Some(loan) => (loan.amount + step).min(slack),
-            None => step.min(slack),
-        };
-        let keeps = vm.entitled.saturating_sub(amount);
-        // What others leave raises what a VM is entitled to that leaves time itself.
-        let keeps = match loan.filter(|loan| to.is_none() && loan.to.is_none()) {
-            Some(loan) if harmed => loan.keeps.max(loan.usual),
-            Some(loan) => keeps.min(loan.keeps),
-            None => keeps,
-        };
-        (amount >= least).then(|| Loan {
-            to,
-            amount,
-            keeps,
-            usual: loan.map_or(usual, |loan| loan.usual),
-        })
-    }
-
-    /// What `vm` uses as a rule, when it begins to lend. A VM that has just become idle uses less, and not because of
-    /// a loan.
-    fn usual(&self, vm: &VmUse) -> Nanos {
-        let usual = self.usual.get(&vm.vm).copied();
-        usual.map_or(vm.used, |usual| usual.min(vm.used))
-    }
-
-    /// Debts to VMs that could use more than they are entitled to are repaid.
-    fn repay(
-        &self,
+        from: usize,
         vms: &[VmUse],
-        present: &BTreeMap<VmId, &VmUse>,
-        taken: &mut BTreeMap<VmId, Nanos>,
+        wanting: &[usize],
+        burden: &[Nanos],
         params: &JupiterParams,
-        next: &mut Vec<Transfer>,
+    ) -> Option<(usize, Loan)> {
+        let (vm, account) = (&vms[from], &self.accounts[from]);
+        // Without anything to lend it need not look for a borrower.
+        slack(vm, params)?;
+        // A VM cannot use the time of a pCPU that it may not use.
+        let may_borrow = |to: &usize| *to != from && !vms[*to].allowed.and(&vm.allowed).is_empty();
+        let borrower = (account.loan)
+            .and_then(|loan| self.place(loan.to?))
+            .filter(|to| vms[*to].wants_more_than_its_own() && may_borrow(to));
+        let still = account.loan.filter(|_| borrower.is_some());
+        let to = borrower.or_else(|| {
+            let debts = |to: usize| per_mille(burden[to], vms[to].entitled);
+            let others = wanting.iter().copied().filter(may_borrow);
+            others.min_by_key(|&to| (vms[to].conflicts, debts(to), vms[to].vm))
+        })?;
+        let loan = next_loan(vm, Some(vms[to].vm), still, account.usual(vm), params)?;
+        Some((to, loan))
+    }
+
+    /// Debts to VMs that could use more than they are entitled to, those at `wanting`, are repaid.
+    fn repay(
+        &mut self,
+        vms: &[VmUse],
+        wanting: &[usize],
+        terms: &mut [Terms],
+        params: &JupiterParams,
     ) {
-        let mut given: BTreeMap<VmId, Nanos> = BTreeMap::new();
-        for lender in vms.iter().filter(|vm| vm.wants_more_than_its_own()) {
-            for (&(to, from), &owed) in self.debts_to(lender.vm) {
-                let Some(borrower) = present.get(&from) else {
+        let mut repaid = Vec::new();
+        for &to in wanting {
+            for (&(_, borrower), &owed) in self.debts_to(vms[to].vm) {
+                let Some(from) = self.place(borrower) else {
                     continue;
                 };
-                let lends: Nanos = (next.iter().filter(|t| !t.repays && t.from == from))
-                    .map(|t| t.amount)
-                    .sum();
-                let keeps = self.keeps(from).unwrap_or(Nanos::MAX);
-                let gives = given.entry(from).or_insert(0);
-                let most = percent(borrower.entitled, params.repayment)
-                    .min(borrower.entitled.min(keeps).saturating_sub(lends))
-                    .saturating_sub(*gives);
-                let amount = owed.min(most).min(room(present, taken, to));
-                *gives += amount;
-                *taken.entry(to).or_insert(0) += amount;
-                next.push(transfer(from, to, amount, true));
+                let entitled = vms[from].entitled;
+                let keeps = self.accounts[from].keeps().unwrap_or(Nanos::MAX);
+                let most = percent(entitled, params.repayment)
+                    .min(entitled.min(keeps).saturating_sub(terms[from].lends))
+                    .saturating_sub(terms[from].repays);
+                let amount = owed.min(most).min(terms[to].room(&vms[to]));
+                terms[from].repays += amount;
+                terms[to].gets += amount;
+                repaid.push((from, to, amount));
             }
+        }
+        for (from, to, amount) in repaid {
+            self.transfer(&vms[from], &vms[to], amount, true);
         }
     }
 
-    /// What VMs that lend nothing use as a rule: an average in which the last period counts a
-    /// [`USUAL`]th.
-    fn learn(&mut self, vms: &[VmUse]) {
-        for vm in vms.iter().filter(|vm| !self.loans.contains_key(&vm.vm)) {
-            let usual = self.usual.entry(vm.vm).or_insert(vm.used);
-            *usual = (*usual * (USUAL - 1) + vm.used) / USUAL;
+    /// So much is agreed on, if it is anything.
+    fn transfer(&mut self, from: &VmUse, to: &VmUse, amount: Nanos, repays: bool) {
+        if amount > 0 {
+            self.agreed.push(Transfer {
+                from: from.vm,
+                to: to.vm,
+                amount,
+                repays,
+            });
         }
     }
 
     /// What `vm` keeps for itself in the next period, if it leaves the rest to all others.
     pub fn keeps(&self, vm: VmId) -> Option<Nanos> {
-        let loan = self.loans.get(&vm).filter(|loan| loan.to.is_none());
-        loan.map(|loan| loan.keeps)
+        self.accounts[self.place(vm)?].keeps()
     }
 
-    /// What each VM that owes something owes to all others together.
-    fn debts(&self) -> BTreeMap<VmId, Nanos> {
-        let mut debts = BTreeMap::new();
-        for ((_, borrower), owed) in &self.owed {
-            *debts.entry(*borrower).or_insert(0) += owed;
+    /// What all others together owe to each VM, or it to them: `whose` of a debt's lender and borrower it is.
+    fn sums_owed(&self, whose: impl Fn(&(VmId, VmId)) -> VmId) -> Vec<Nanos> {
+        let mut sums = vec![0; self.accounts.len()];
+        for (between, owed) in &self.owed {
+            if let Some(at) = self.place(whose(between)) {
+                sums[at] += owed;
+            }
         }
-        debts
+        sums
     }
 
     fn debts_to(&self, lender: VmId) -> impl Iterator<Item = (&(VmId, VmId), &Nanos)> {
         self.owed
             .range((lender, VmId(0))..=(lender, VmId(u32::MAX)))
-    }
-
-    fn owed_to(&self, lender: VmId) -> Nanos {
-        self.debts_to(lender).map(|(_, owed)| owed).sum()
     }
 
     /// The books, and the sum of what is owed.
@@ -429,29 +448,47 @@ impl Bank {
     }
 }
 
-/// Takes up to `amount` of what is `left`; returns how much that is.
-fn draw(left: &mut Nanos, amount: Nanos) -> Nanos {
+/// What `vm` lends in the next period after it lent `loan`: to one VM, or to all. A loan that harm has reduced
+/// below a step is over: a VM that lends nothing is not harmed by lending, and what it uses from
+/// then on is what it uses as a rule.
+fn next_loan(
+    vm: &VmUse,
+    to: Option<VmId>,
+    loan: Option<Loan>,
+    usual: Nanos,
+    params: &JupiterParams,
+) -> Option<Loan> {
+    let slack = slack(vm, params)?;
+    let step = step(vm, params);
+    let harmed = loan.is_some_and(|loan| is_harmed(vm, &loan, params));
+    let amount = match loan {
+        Some(loan) if harmed => loan.amount / 2,
+        Some(loan) => (loan.amount + step).min(slack),
+        None => step.min(slack),
+    };
+    let keeps = vm.entitled.saturating_sub(amount);
+    // What others leave raises what a VM is entitled to that leaves time itself.
+    let keeps = match loan.filter(|loan| to.is_none() && loan.to.is_none()) {
+        Some(loan) if harmed => loan.keeps.max(loan.usual),
+        Some(loan) => keeps.min(loan.keeps),
+        None => keeps,
+    };
+    (amount >= least(vm, params)).then(|| Loan {
+        to,
+        amount,
+        keeps,
+        usual: loan.map_or(usual, |loan| loan.usual),
+    })
+}
+
+/// Takes up to `amount` of what is `left` of the VM at `at`; returns how much that is.
+fn draw(left: &mut [Nanos], at: Option<usize>, amount: Nanos) -> Nanos {
+    let Some(left) = at.map(|at| &mut left[at]) else {
+        return 0;
+    };
     let taken = amount.min(*left);
     *left -= taken;
     taken
-}
-
-fn transfer(from: VmId, to: VmId, amount: Nanos, repays: bool) -> Transfer {
-    Transfer {
-        from,
-        to,
-        amount,
-        repays,
-    }
-}
-
-/// How much more a VM could use than it is entitled to and has been promised.
-fn room(vms: &BTreeMap<VmId, &VmUse>, taken: &BTreeMap<VmId, Nanos>, to: VmId) -> Nanos {
-    let taken = taken.get(&to).copied().unwrap_or(0);
-    let most = vms
-        .get(&to)
-        .map_or(0, |vm| vm.most.saturating_sub(vm.entitled));
-    most.saturating_sub(taken)
 }
 
 /// Does a lender use less than it does as a rule, by more than a loan may cost it?
@@ -470,22 +507,14 @@ fn least(lender: &VmUse, params: &JupiterParams) -> Nanos {
     step(lender, params).min(percent(lender.entitled, 1)).max(1)
 }
 
-fn percent(of: Nanos, percent: u32) -> Nanos {
-    of * Nanos::from(percent) / 100
+/// What a VM leaves that can be lent, if it is enough for that.
+fn slack(vm: &VmUse, params: &JupiterParams) -> Option<Nanos> {
+    let leaves = vm.leaves(params.lack);
+    (leaves >= least(vm, params)).then_some(leaves)
 }
 
-/// What each VM has of a period after these transfers between them.
-pub(super) fn after(entitled: &[(VmId, Nanos)], transfers: &[Transfer]) -> Vec<Nanos> {
-    let mut sums: BTreeMap<VmId, (Nanos, Nanos)> = BTreeMap::new();
-    for transfer in transfers {
-        sums.entry(transfer.to).or_default().0 += transfer.amount;
-        sums.entry(transfer.from).or_default().1 += transfer.amount;
-    }
-    let of = |(vm, share): &(VmId, Nanos)| {
-        let (gets, gives) = sums.get(vm).copied().unwrap_or_default();
-        (share + gets).saturating_sub(gives)
-    };
-    entitled.iter().map(of).collect()
+fn percent(of: Nanos, percent: u32) -> Nanos {
+    of * Nanos::from(percent) / 100
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@
 
 use super::scaled;
 use corun_model::{Nanos, PcpuSet};
+use std::cmp::Ordering;
 
 /// A VM as a claimant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimant {
     /// Its weight against others.
     pub weight: u64,
-    /// Its vCPUs.
-    pub vcpus: u64,
+    /// How many pCPUs it could use at a time: no more than it has vCPUs.
+    pub most: u64,
     /// The pCPUs that some vCPU of it may use.
     pub allowed: PcpuSet,
     /// The most of a period that it is given, ns; less than it could use if it leaves the rest to all.
@@ -24,14 +25,9 @@ pub(super) struct Claimant {
 }
 
 impl Claimant {
-    /// How many pCPUs it could use at a time.
-    pub fn most(&self) -> u64 {
-        self.vcpus.min(u64::from(self.allowed.len()))
-    }
-
     /// What of a period it can be given.
     fn room(&self, period: Nanos) -> Nanos {
-        (self.most() * period).min(self.limit)
+        (self.most * period).min(self.limit)
     }
 }
 
@@ -45,20 +41,21 @@ struct Part {
 fn parts(vms: &[Claimant]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (at, vm) in vms.iter().enumerate() {
+        // On most hosts there is only one part.
+        if let Some(same) = parts.last_mut().filter(|part| part.pcpus == vm.allowed) {
+            same.vms.push(at);
+            continue;
+        }
         let mut with = Part {
             vms: Vec::new(),
             pcpus: vm.allowed,
         };
-        // Parts that it overlaps are joined with it; on most hosts there is only one part, which is
-        // not copied.
+        // Parts that it overlaps are joined with it.
         parts.retain_mut(|part| {
             let apart = part.pcpus.and(&vm.allowed).is_empty();
             if !apart {
                 with.pcpus = with.pcpus.or(&part.pcpus);
-                match with.vms.is_empty() {
-                    true => with.vms = std::mem::take(&mut part.vms),
-                    false => with.vms.append(&mut part.vms),
-                }
+                with.vms.append(&mut part.vms);
             }
             apart
         });
@@ -73,13 +70,14 @@ fn parts(vms: &[Claimant]) -> Vec<Part> {
 pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
     let mut shares = vec![0; vms.len()];
     for part in parts(vms) {
-        let claimants: Vec<Claimant> = part.vms.iter().map(|&at| vms[at]).collect();
         let time = u64::from(part.pcpus.len()) * period;
-        let filled = Filled::of(&claimants, time, period);
-        for (position, &at) in filled.order.iter().enumerate() {
-            shares[part.vms[at]] = match claimants[at].limit {
+        let claimants = part.vms.iter().map(|&at| &vms[at]);
+        let filled = Filled::of(claimants, time, period);
+        for (position, claims) in filled.each.iter().enumerate() {
+            let at = part.vms[claims.at];
+            shares[at] = match vms[at].limit {
                 Nanos::MAX => filled.share(position),
-                _ => filled.without_limit(position, claimants[at].most() * period),
+                _ => filled.without_limit(position, vms[at].most * period),
             };
         }
     }
@@ -90,46 +88,56 @@ pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
 /// for, and what it leaves goes to the others.
 struct Filled {
     time: Nanos,
-    /// Their places.
-    order: Vec<usize>,
-    /// What each weighs, and has room for.
-    each: Vec<(u64, Nanos)>,
+    each: Vec<Claims>,
     /// What those before each, and at last all, weigh and have room for.
     before: Vec<(u64, Nanos)>,
     /// How many have no more room.
     full: usize,
 }
 
+/// What a VM claims of a time that it shares with others.
+struct Claims {
+    /// Its place among them.
+    at: usize,
+    weight: u64,
+    /// What it has room for.
+    room: Nanos,
+}
+
+impl Claims {
+    /// Those first that the least of the time fills.
+    fn in_order(&self, other: &Self) -> Ordering {
+        let one = u128::from(self.room) * u128::from(other.weight);
+        one.cmp(&(u128::from(other.room) * u128::from(self.weight)))
+            .then(self.at.cmp(&other.at))
+    }
+}
+
 impl Filled {
     /// These in `time`, of which each can use a `period` on so many pCPUs.
-    fn of(vms: &[Claimant], time: Nanos, period: Nanos) -> Self {
-        let mut order: Vec<usize> = (0..vms.len()).collect();
-        let room = |at: usize| u128::from(vms[at].room(period));
-        let weight = |at: usize| u128::from(vms[at].weight);
-        order.sort_by(|&a, &b| {
-            (room(a) * weight(b))
-                .cmp(&(room(b) * weight(a)))
-                .then(a.cmp(&b))
-        });
-        let each: Vec<(u64, Nanos)> = (order.iter())
-            .map(|&at| (vms[at].weight, vms[at].room(period)))
-            .collect();
-        let mut before = Vec::with_capacity(vms.len() + 1);
+    fn of<'a>(vms: impl Iterator<Item = &'a Claimant>, time: Nanos, period: Nanos) -> Self {
+        let claims = |(at, vm): (usize, &Claimant)| Claims {
+            at,
+            weight: vm.weight,
+            room: vm.room(period),
+        };
+        let mut each: Vec<Claims> = vms.enumerate().map(claims).collect();
+        each.sort_unstable_by(Claims::in_order);
+        let mut before = Vec::with_capacity(each.len() + 1);
         let mut sum = (0, 0);
         before.push(sum);
-        for (weight, room) in &each {
-            sum = (sum.0 + weight, sum.1 + room);
+        for one in &each {
+            sum = (sum.0 + one.weight, sum.1 + one.room);
             before.push(sum);
         }
         let mut filled = Self {
             time,
-            order,
             each,
             before,
             full: 0,
         };
-        filled.full = (0..vms.len())
-            .take_while(|&at| filled.part(at, filled.before[at]) >= filled.each[at].1)
+        filled.full = (0..filled.each.len())
+            .take_while(|&at| filled.part(at, filled.before[at]) >= filled.each[at].room)
             .count();
         filled
     }
@@ -138,7 +146,7 @@ impl Filled {
     fn part(&self, position: usize, gone: (u64, Nanos)) -> Nanos {
         let weight = self.all() - gone.0;
         let left = self.time.saturating_sub(gone.1);
-        scaled(left, self.each[position].0, weight.max(1))
+        scaled(left, self.each[position].weight, weight.max(1))
     }
 
     /// What all weigh.
@@ -149,23 +157,26 @@ impl Filled {
     /// What the one at `position` has.
     fn share(&self, position: usize) -> Nanos {
         match position < self.full {
-            true => self.each[position].1,
+            true => self.each[position].room,
             false => self.part(position, self.before[self.full]),
         }
     }
 
     /// What it would have with room for `room`.
     fn without_limit(&self, position: usize, room: Nanos) -> Nanos {
-        let own = self.each[position];
+        let own = &self.each[position];
         // Of the others, in their order.
         let gone = |count: usize| {
             let past = usize::from(count > position);
             let (weight, room) = self.before[count + past];
-            (weight - own.0 * past as u64, room - own.1 * past as u64)
+            (
+                weight - own.weight * past as u64,
+                room - own.room * past as u64,
+            )
         };
         let is_full = |count: usize| {
             let other = count + usize::from(count >= position);
-            self.part(other, gone(count)) >= self.each[other].1
+            self.part(other, gone(count)) >= self.each[other].room
         };
         // With less for them, no more of them are full than now.
         let (mut least, mut most) = (0, self.full.min(self.each.len() - 1));
@@ -185,13 +196,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn vm(weight: u64, vcpus: u64, allowed: &str) -> Claimant {
+    fn on(weight: u64, vcpus: u64, allowed: PcpuSet) -> Claimant {
         Claimant {
             weight,
-            vcpus,
-            allowed: allowed.parse().unwrap(),
+            most: vcpus.min(allowed.len().into()),
+            allowed,
             limit: Nanos::MAX,
         }
+    }
+
+    fn vm(weight: u64, vcpus: u64, allowed: &str) -> Claimant {
+        on(weight, vcpus, allowed.parse().unwrap())
     }
 
     #[test]
@@ -250,11 +265,7 @@ mod tests {
         assert_eq!(shares(&vms, 100), [300, 300, 200]);
         // pCPUs that no VM may use cannot be shared.
         assert_eq!(shares(&[vm(100, 8, "2"), vm(100, 8, "2")], 100), [50, 50]);
-        let nowhere = Claimant {
-            allowed: PcpuSet::default(),
-            ..vm(100, 8, low)
-        };
-        assert_eq!(shares(&[nowhere], 100), [0]);
+        assert_eq!(shares(&[on(100, 8, PcpuSet::default())], 100), [0]);
     }
 
     proptest! {
@@ -264,10 +275,10 @@ mod tests {
         ) {
             let period = 100_000_000;
             let allowed = PcpuSet::first(pcpus);
-            let claimant = |(weight, vcpus)| Claimant { weight, vcpus, allowed, limit: Nanos::MAX };
+            let claimant = |(weight, vcpus)| on(weight, vcpus, allowed);
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, period);
-            let usable = vms.iter().map(|vm| vm.vcpus).sum::<u64>().min(pcpus.into()) * period;
+            let usable = vms.iter().map(|vm| vm.most).sum::<u64>().min(pcpus.into()) * period;
             let sum: u64 = shares.iter().sum();
             prop_assert!(sum <= usable && sum + vms.len() as u64 > usable, "{} {}", sum, usable);
         }
@@ -281,7 +292,7 @@ mod tests {
             let (period, allowed) = (100_000_000, PcpuSet::first(pcpus));
             let claimant = |(weight, vcpus, leaves, keeps)| {
                 let limit = if leaves { keeps } else { Nanos::MAX };
-                Claimant { weight, vcpus, allowed, limit }
+                Claimant { limit, ..on(weight, vcpus, allowed) }
             };
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             for (at, share) in shares(&vms, period).into_iter().enumerate() {
@@ -298,16 +309,13 @@ mod tests {
         fn no_more_than_the_pcpus_of_each_part(
             vms in prop::collection::vec((1u64..10_000, 1u64..32, 0u32..16, 1u32..8), 1..12),
         ) {
-            let claimant = |(weight, vcpus, first, count)| Claimant {
-                weight,
-                vcpus,
-                allowed: (first..first + count).map(corun_model::PcpuId).collect(),
-                limit: Nanos::MAX,
+            let claimant = |(weight, vcpus, first, count)| {
+                on(weight, vcpus, (first..first + count).map(corun_model::PcpuId).collect())
             };
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, 1000);
             for (vm, share) in vms.iter().zip(&shares) {
-                prop_assert!(*share <= vm.most() * 1000);
+                prop_assert!(*share <= vm.most * 1000);
             }
             let parts = parts(&vms);
             prop_assert_eq!(parts.iter().map(|part| part.vms.len()).sum::<usize>(), vms.len());

@@ -36,13 +36,13 @@ pub use params::{JupiterParams, constants};
 
 use crate::Policy;
 use corun_model::{
-    Allotments, Claim, Gang, Nanos, PcpuSet, Placement, Plan, Snapshot, Status, TaskPlan, TaskSeen,
+    Allotments, Claim, Gang, Nanos, PcpuSet, Placement, Plan, Snapshot, Status, TaskPlan,
     VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
 };
-use elb::{Bank, Transfer, VmUse};
+use elb::{Bank, VmUse};
 use entitled::Claimant;
 use rcr::{Layout, Placed};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use vm::Vm;
 
 /// A note for users of hosts that hide wakers.
@@ -53,10 +53,9 @@ const HIDDEN: &str = "this host's hardware delivers IPIs between vCPUs (IPI virt
 #[derive(Clone, Debug, Default)]
 pub struct Jupiter {
     params: JupiterParams,
-    vms: BTreeMap<VmId, Vm>,
-    bank: Bank,
     /// The VMs of its last decision, as they came.
-    seen: Vec<VmId>,
+    vms: Vec<Vm>,
+    bank: Bank,
     /// Did hardware hide then which task woke which?
     wakers_hidden: bool,
     /// When it was asked last.
@@ -74,13 +73,11 @@ impl Jupiter {
 
     /// A period is over: everything is adjusted.
     fn adjust(&mut self, seen: &Snapshot, passed: Nanos) {
-        for vm in &seen.vms {
-            if let Some(known) = self.vms.get_mut(&vm.vm) {
-                known.judge(vm, passed, seen.host.wakers_hidden, &self.params);
-            }
+        for (known, vm) in self.vms.iter_mut().zip(&seen.vms) {
+            known.judge(vm, passed, seen.host.wakers_hidden, &self.params);
         }
-        let lack = self.vms.values().any(|vm| vm.lacks(&self.params));
-        for known in self.vms.values_mut() {
+        let lack = self.vms.iter().any(|vm| vm.lacks(&self.params));
+        for known in &mut self.vms {
             known.adjust(lack, &self.params);
         }
         self.share(seen, true);
@@ -91,25 +88,21 @@ impl Jupiter {
 
     /// VMs and vCPUs come and go.
     fn meet(&mut self, seen: &Snapshot) {
-        self.seen.clear();
-        self.seen.extend(seen.vms.iter().map(|vm| vm.vm));
-        if !self.vms.keys().eq(&self.seen) {
-            let here: BTreeSet<VmId> = self.seen.iter().copied().collect();
-            self.vms.retain(|vm, _| here.contains(vm));
-            self.bank.forget_all_but(&here);
+        let here = || seen.vms.iter().map(|vm| vm.vm);
+        if !self.vms.iter().map(Vm::id).eq(here()) {
+            self.bank.forget_all_but(&here().collect());
+            let before = std::mem::take(&mut self.vms).into_iter();
+            let mut before: BTreeMap<VmId, Vm> = before.map(|vm| (vm.id(), vm)).collect();
+            let mut known = |vm: &VmSeen| before.remove(&vm.vm);
+            self.vms = (seen.vms.iter())
+                .map(|vm| known(vm).unwrap_or_else(|| Vm::new(vm, &self.params)))
+                .collect();
         }
-        for vm in &seen.vms {
-            let tasks = || vm.vcpus.iter().map(|vcpu| (vcpu.task, own_weight(vcpu)));
-            let known = self.vms.get_mut(&vm.vm);
-            match known {
-                Some(known) if known.is_of(tasks()) => known.leave_forbidden_homes(vm),
-                Some(known) => {
-                    let mut anew = Vm::new(tasks(), &self.params);
-                    anew.keep_homes_of(known);
-                    anew.leave_forbidden_homes(vm);
-                    *known = anew;
-                }
-                None => drop(self.vms.insert(vm.vm, Vm::new(tasks(), &self.params))),
+        for (known, vm) in self.vms.iter_mut().zip(&seen.vms) {
+            if !known.is_of(vm) {
+                let mut anew = Vm::new(vm, &self.params);
+                anew.keep_homes_of(known);
+                *known = anew;
             }
         }
     }
@@ -117,65 +110,70 @@ impl Jupiter {
     /// Tells every VM what it has in the next period, and every vCPU its slice of that.
     /// `settle`: a period is over, so loans go on.
     fn share(&mut self, seen: &Snapshot, settle: bool) {
-        let claimant = |vm: &VmSeen| Claimant {
-            weight: weight_of(vm),
-            vcpus: vm.vcpus.len() as u64,
-            allowed: (vm.vcpus.iter()).fold(PcpuSet::default(), |all, vcpu| all.or(&vcpu.allowed)),
-            limit: Nanos::MAX,
+        let claimant = |(known, vm): (&Vm, &VmSeen)| {
+            let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
+            let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
+            Claimant {
+                weight: known.weight_among_vms(vm),
+                most: known.vcpus().min(allowed.len().into()),
+                allowed,
+                limit: Nanos::MAX,
+            }
         };
-        let mut claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
+        let mut claimants: Vec<Claimant> = self.vms.iter().zip(&seen.vms).map(claimant).collect();
         // VMs with full buckets come first, as what they leave to all is what others are entitled to, and may lend.
-        let uses = (self.params.elb && settle).then(|| self.uses(seen, &claimants));
+        let uses = (self.params.elb && settle).then(|| self.uses(&claimants));
         if let Some(uses) = &uses {
             self.bank.close(uses, &self.params);
         }
         if self.params.elb {
-            for (claimant, vm) in claimants.iter_mut().zip(&seen.vms) {
-                claimant.limit = self.bank.keeps(vm.vm).unwrap_or(Nanos::MAX);
+            for (claimant, known) in claimants.iter_mut().zip(&self.vms) {
+                claimant.limit = self.bank.keeps(known.id()).unwrap_or(Nanos::MAX);
             }
         }
         let shares = entitled::shares(&claimants, self.params.period);
-        let shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
         let has = match uses {
-            Some(uses) => elb::after(&shares, self.lend(uses, &shares)),
-            None => shares.iter().map(|(_, share)| *share).collect(),
+            Some(uses) => self.lend(uses, &shares),
+            None => shares.clone(),
         };
-        for ((vm, entitled), has) in shares.into_iter().zip(has) {
-            let leaves = (self.bank.keeps(vm)).map_or(0, |keeps| entitled.saturating_sub(keeps));
-            if let Some(known) = self.vms.get_mut(&vm) {
-                known.allot(entitled, has, leaves, &self.params);
-            }
+        let each = self.vms.iter_mut().zip(&claimants).zip(shares).zip(has);
+        for (((known, claimant), entitled), has) in each {
+            let leaves = entitled.saturating_sub(claimant.limit);
+            known.allot(entitled, has, leaves, &self.params);
         }
     }
 
     /// What VMs that Jupiter is on for used in the period that is over, of what they were entitled to in it.
-    fn uses(&self, seen: &Snapshot, claimants: &[Claimant]) -> Vec<VmUse> {
+    fn uses(&self, claimants: &[Claimant]) -> Vec<VmUse> {
         let mut uses = Vec::with_capacity(claimants.len());
-        for (vm, claimant) in seen.vms.iter().zip(claimants) {
-            let known = self.vms.get(&vm.vm).filter(|known| known.is_on());
-            uses.extend(known.map(|known| VmUse {
-                vm: vm.vm,
+        let known = self.vms.iter().zip(claimants);
+        for (known, claimant) in known.filter(|(known, _)| known.is_on()) {
+            uses.push(VmUse {
+                vm: known.id(),
                 allowed: claimant.allowed,
                 entitled: known.entitled(),
-                most: known.usable(claimant.most(), self.params.period),
+                most: known.usable(claimant.most, self.params.period),
                 used: known.used(),
                 halted: known.halted(),
                 wants: known.wants(),
                 conflicts: known.conflicts(&self.params),
-            }));
+            });
         }
         uses
     }
 
-    /// Who lends what to whom in the next period, if VMs do as in the last one and are entitled to `shares`.
-    fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[(VmId, Nanos)]) -> &[Transfer] {
-        let mut of = uses.iter_mut().peekable();
-        for (vm, entitled) in shares {
-            if let Some(uses) = of.next_if(|uses| uses.vm == *vm) {
-                uses.entitled = *entitled;
-            }
+    /// What each VM has in the next period, if VMs lend as by these `uses` of the last one, and are entitled to `shares`.
+    fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[Nanos]) -> Vec<Nanos> {
+        let on = (self.vms.iter().zip(shares)).filter(|(known, _)| known.is_on());
+        for (uses, (_, share)) in uses.iter_mut().zip(on) {
+            uses.entitled = *share;
         }
-        self.bank.agree(&uses, &self.params)
+        let mut agreed = self.bank.agree(&uses, &self.params).into_iter();
+        let has = |(known, share): (&Vm, &Nanos)| match known.is_on() {
+            true => agreed.next().unwrap_or(*share),
+            false => *share,
+        };
+        self.vms.iter().zip(shares).map(has).collect()
     }
 
     /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its
@@ -184,37 +182,32 @@ impl Jupiter {
     fn resolve_conflicts(&mut self, seen: &Snapshot) {
         let vcpus = seen.vms.iter().map(|vm| vm.vcpus.len()).sum();
         let mut placed = Vec::with_capacity(vcpus);
-        self.vms.values_mut().for_each(Vm::leave_homes);
-        for vm in &seen.vms {
-            let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
-                continue;
-            };
-            // A VM that leaves all of its time claims none, and its vCPUs are in nobody's way.
-            if known.keeps() == 0 {
+        self.vms.iter_mut().for_each(Vm::leave_homes);
+        // A VM that leaves all of its time claims none, and its vCPUs are in nobody's way.
+        let takes_part = |known: &Vm| known.is_on() && known.keeps() > 0;
+        for ((at, known), vm) in self.vms.iter().enumerate().zip(&seen.vms) {
+            if !takes_part(known) {
                 continue;
             }
-            for (vcpu, claimed) in vm.vcpus.iter().zip(known.claims(&self.params)) {
-                placed.extend(vcpu.turns.cpu.map(|cpu| Placed {
-                    task: vcpu.task,
-                    vm: vm.vm,
-                    cpu,
-                    allowed: vcpu.allowed,
-                    slice: known.kept_of(claimed.claim.allotment),
-                    low: claimed.low,
-                    conflicts: vcpu.turns.preempted + vcpu.turns.late,
-                }));
+            for (vcpu, (slice, low)) in vm.vcpus.iter().zip(known.slices(&self.params)) {
+                if let Some(cpu) = vcpu.turns.cpu {
+                    placed.push(Placed {
+                        task: vcpu.task,
+                        vm: at,
+                        cpu,
+                        allowed: &vcpu.allowed,
+                        slice,
+                        low,
+                        conflicts: vcpu.turns.preempted + vcpu.turns.late,
+                    });
+                }
             }
         }
         let mut layout = Layout::new(&mut placed, self.params.period);
         let mut moved = layout.even_out_slices(self.params.slice_conflict);
         moved.extend(layout.spread_low_latencies(self.params.latency_conflict));
-        if moved.is_empty() {
-            return;
-        }
-        for vcpu in placed.iter().filter(|vcpu| moved.contains(&vcpu.task)) {
-            if let Some(known) = self.vms.get_mut(&vcpu.vm) {
-                known.settle(vcpu.task, vcpu.cpu);
-            }
+        for vcpu in moved.into_iter().map(|at| &placed[at]) {
+            self.vms[vcpu.vm].settle(vcpu.task, vcpu.cpu);
         }
     }
 
@@ -222,12 +215,12 @@ impl Jupiter {
     fn say(&self, seen: &Snapshot, plan: &mut Plan) {
         plan.vms.reserve(seen.vms.len());
         (plan.tasks).reserve(seen.vms.iter().map(|vm| vm.vcpus.len()).sum());
-        for vm in &seen.vms {
+        for (known, vm) in self.vms.iter().zip(&seen.vms) {
             let balance = VmPlan::placed(vm.vm, Placement::Balance);
-            let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
+            if !known.is_on() {
                 plan.vms.push(balance);
                 continue;
-            };
+            }
             plan.vms.push(VmPlan {
                 gang: Gang::Asymmetric(Allotments {
                     period: self.params.period,
@@ -252,16 +245,15 @@ impl Jupiter {
             weight: per_mille(claimed.weight, Claim::NEUTRAL.into()) as u32,
             latency: claimed.claim.latency,
         };
-        let vm = |(vm, known): (VmId, &Vm)| VmStatus {
-            vm,
+        let vm = |known: &Vm| VmStatus {
+            vm: known.id(),
             enforced: known.is_on(),
             loan: known.loan(),
             wakers: known.wakers(),
             vcpus: known.claims(&self.params).map(vcpu).collect(),
         };
-        let known = (self.seen.iter()).filter_map(|vm| Some((*vm, self.vms.get(vm)?)));
         Status {
-            vms: known.map(vm).collect(),
+            vms: self.vms.iter().map(vm).collect(),
             notes: (self.wakers_hidden.then(|| HIDDEN.to_string()))
                 .into_iter()
                 .collect(),
@@ -278,7 +270,12 @@ impl Policy for Jupiter {
         self.meet(seen);
         match self.asked.map(|asked| seen.now.saturating_sub(asked)) {
             // New VMs have their slices from the start.
-            None | Some(0) => self.share(seen, false),
+            None | Some(0) => {
+                for (known, vm) in self.vms.iter_mut().zip(&seen.vms) {
+                    known.leave_forbidden_homes(vm);
+                }
+                self.share(seen, false);
+            }
             Some(passed) => self.adjust(seen, passed),
         }
         self.asked = Some(seen.now);
@@ -291,20 +288,12 @@ impl Policy for Jupiter {
     }
 }
 
-/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one, each by what it
-/// weighs: a policy does not see the cgroups around VMs' own.
-fn weight_of(vm: &VmSeen) -> u64 {
-    let each = || vm.vcpus.iter().map(own_weight).sum();
-    vm.weight.map_or_else(each, u64::from)
-}
-
-/// What a vCPU weighs by itself.
-fn own_weight(vcpu: &TaskSeen) -> u64 {
-    u64::from(vcpu.weight.max(1))
-}
-
-/// `part` times `by`, divided by `whole`, which is not 0. Division of 128 bits is slow and seldom needed.
+/// `part` times `by`, divided by `whole`, which is not 0. Most VMs have neither lent nor borrowed, and most vCPUs weigh
+/// what their siblings do: then both are the same. Division of 128 bits is slow and seldom needed.
 fn scaled(part: u64, by: u64, whole: u64) -> u64 {
+    if by == whole {
+        return part;
+    }
     match part.checked_mul(by) {
         Some(product) => product / whole,
         None => {

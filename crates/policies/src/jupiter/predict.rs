@@ -30,13 +30,13 @@ pub(super) struct Outcome {
 }
 
 /// Were the predictions for a VM's vCPUs right, up to `error` percent?
-pub(super) fn is_right(vcpus: &[Outcome], error: u32, grain: Nanos) -> bool {
-    let off = |vcpu: &Outcome| {
+pub(super) fn is_right(vcpus: impl IntoIterator<Item = Outcome>, error: u32, grain: Nanos) -> bool {
+    let (mut errors, mut slices) = (0, 0);
+    for vcpu in vcpus {
         let off = vcpu.predicted.abs_diff(vcpu.used);
-        off.saturating_sub(tolerance(vcpu.slice, grain))
-    };
-    let errors: Nanos = vcpus.iter().map(off).sum();
-    let slices: Nanos = vcpus.iter().map(|vcpu| vcpu.slice).sum();
+        errors += off.saturating_sub(tolerance(vcpu.slice, grain));
+        slices += vcpu.slice;
+    }
     errors * 100 <= slices * Nanos::from(error)
 }
 
@@ -125,8 +125,8 @@ mod tests {
             slice: 40 * MS,
         };
         // Tolerance 3 ms each; errors beyond it up to 8 of 80 ms.
-        assert!(is_right(&[vcpu(20, 31), vcpu(20, 23)], 10, 3 * MS));
-        assert!(!is_right(&[vcpu(20, 32), vcpu(20, 23)], 10, 3 * MS));
-        assert!(!is_right(&[vcpu(20, 31), vcpu(20, 16)], 10, 3 * MS));
+        assert!(is_right([vcpu(20, 31), vcpu(20, 23)], 10, 3 * MS));
+        assert!(!is_right([vcpu(20, 32), vcpu(20, 23)], 10, 3 * MS));
+        assert!(!is_right([vcpu(20, 31), vcpu(20, 16)], 10, 3 * MS));
     }
 }

@@ -16,16 +16,18 @@
 //! vCPUs have moved since, because of tasks that are owed time somewhere else, the next period is
 //! judged by where the vCPUs are then.
 
-use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// A vCPU where it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
+pub(super) struct Placed<'a> {
     pub task: TaskId,
-    pub vm: VmId,
+    /// Its VM's place among all.
+    pub vm: usize,
     pub cpu: PcpuId,
-    pub allowed: PcpuSet,
+    pub allowed: &'a PcpuSet,
     /// Its slice in the next period.
     pub slice: Nanos,
     /// Is its latency one of the low ones?
@@ -34,57 +36,98 @@ pub(super) struct Placed {
     pub conflicts: u64,
 }
 
-/// Do these slices conflict: is there not as much time in a period?
-pub(super) fn exceed(slices: &[Nanos], period: Nanos) -> bool {
-    slices.iter().sum::<Nanos>() > period
+/// Do slices conflict that add up to `sum`: is there not as much time in a period?
+pub(super) fn exceed(sum: Nanos, period: Nanos) -> bool {
+    sum > period
+}
+
+fn slice(vcpu: &Placed) -> Nanos {
+    vcpu.slice
+}
+
+/// The conflicts of a low latency.
+fn conflicts(vcpu: &Placed) -> u64 {
+    if vcpu.low { vcpu.conflicts } else { 0 }
 }
 
 /// The vCPUs of a host, by pCPU.
-pub(super) struct Layout<'a> {
-    vcpus: &'a mut [Placed],
-    /// Places in `vcpus`, by the number of the pCPU.
-    on: Vec<Vec<usize>>,
+pub(super) struct Layout<'a, 'b> {
+    vcpus: &'a mut [Placed<'b>],
+    /// Places in `vcpus`: those of pCPU 0, then those of pCPU 1, and so on.
+    by_pcpu: Vec<usize>,
+    /// Where those of each pCPU begin, and the last end. Swaps do not change how many there are.
+    begins: Vec<usize>,
     period: Nanos,
 }
 
-impl<'a> Layout<'a> {
-    pub fn new(vcpus: &'a mut [Placed], period: Nanos) -> Self {
+/// A pCPU and what it has of something.
+#[derive(Clone, Copy)]
+struct Has {
+    cpu: usize,
+    sum: u64,
+}
+
+impl<'a, 'b> Layout<'a, 'b> {
+    pub fn new(vcpus: &'a mut [Placed<'b>], period: Nanos) -> Self {
         let pcpus = vcpus.iter().map(|vcpu| vcpu.cpu.index() + 1).max();
-        let mut counts = vec![0; pcpus.unwrap_or(0)];
+        let mut begins = vec![0; pcpus.unwrap_or(0) + 1];
         for vcpu in vcpus.iter() {
-            counts[vcpu.cpu.index()] += 1;
+            begins[vcpu.cpu.index() + 1] += 1;
         }
-        // Room for as many as there are, which swaps do not change.
-        let mut on: Vec<Vec<usize>> = counts.into_iter().map(Vec::with_capacity).collect();
+        let mut sum = 0;
+        for begin in &mut begins {
+            sum += *begin;
+            *begin = sum;
+        }
+        let mut next = begins.clone();
+        let mut by_pcpu = vec![0; vcpus.len()];
         for (at, vcpu) in vcpus.iter().enumerate() {
-            on[vcpu.cpu.index()].push(at);
+            let next = &mut next[vcpu.cpu.index()];
+            by_pcpu[*next] = at;
+            *next += 1;
         }
-        Self { vcpus, on, period }
+        Self {
+            vcpus,
+            by_pcpu,
+            begins,
+            period,
+        }
     }
 
-    fn aggregate(&self, cpu: usize) -> Nanos {
-        self.on[cpu].iter().map(|&at| self.vcpus[at].slice).sum()
+    fn range(&self, cpu: usize) -> Range<usize> {
+        self.begins[cpu]..self.begins[cpu + 1]
     }
 
-    fn conflicts(&self, cpu: usize) -> u64 {
-        let low = self.on[cpu].iter().map(|&at| &self.vcpus[at]);
-        low.filter(|vcpu| vcpu.low).map(|vcpu| vcpu.conflicts).sum()
+    /// The vCPUs of a pCPU.
+    fn on(&self, cpu: usize) -> &[usize] {
+        &self.by_pcpu[self.range(cpu)]
     }
 
-    /// The pCPUs with vCPUs that have most and least of something; ties go to the lowest number.
-    fn extremes(&self, of: impl Fn(usize) -> u64) -> Option<(usize, usize)> {
-        let used = (0..self.on.len()).filter(|&cpu| !self.on[cpu].is_empty());
-        let all: Vec<(u64, usize)> = used.map(|cpu| (of(cpu), cpu)).collect();
-        let (_, most) = *all.iter().max_by_key(|(has, cpu)| (has, Reverse(cpu)))?;
-        let (_, least) = *all.iter().min()?;
-        (most != least).then_some((most, least))
+    /// The pCPUs with vCPUs whose sums of something are the largest and the smallest; ties go to the lowest number.
+    fn extremes(&self, of: impl Fn(&Placed) -> u64) -> Option<(Has, Has)> {
+        let mut sums = vec![0; self.begins.len() - 1];
+        for vcpu in self.vcpus.iter() {
+            sums[vcpu.cpu.index()] += of(vcpu);
+        }
+        let all = sums.into_iter().enumerate();
+        let mut used = all
+            .filter(|(cpu, _)| !self.range(*cpu).is_empty())
+            .map(|(cpu, sum)| Has { cpu, sum });
+        let first = used.next()?;
+        let (most, least) = used.fold((first, first), |(most, least), has| {
+            (
+                if has.sum > most.sum { has } else { most },
+                if has.sum < least.sum { has } else { least },
+            )
+        });
+        (most.cpu != least.cpu).then_some((most, least))
     }
 
     /// May the vCPU at `at` go to the pCPU of `other`, which leaves that pCPU?
     fn may_replace(&self, at: usize, other: usize) -> bool {
         let (vcpu, gone) = (&self.vcpus[at], &self.vcpus[other]);
         let sibling = |&there: &usize| there != other && self.vcpus[there].vm == vcpu.vm;
-        vcpu.allowed.contains(gone.cpu) && !self.on[gone.cpu.index()].iter().any(sibling)
+        vcpu.allowed.contains(gone.cpu) && !self.on(gone.cpu.index()).iter().any(sibling)
     }
 
     fn may_swap(&self, one: usize, other: usize) -> bool {
@@ -95,30 +138,32 @@ impl<'a> Layout<'a> {
 
     fn swap(&mut self, one: usize, other: usize) {
         let (from, to) = (self.vcpus[one].cpu, self.vcpus[other].cpu);
-        for (at, leaves, joins) in [(one, from, to), (other, to, from)] {
-            self.on[leaves.index()].retain(|&there| there != at);
-            self.on[joins.index()].push(at);
-            self.vcpus[at].cpu = joins;
+        for (cpu, leaves, joins) in [(from, one, other), (to, other, one)] {
+            let range = self.range(cpu.index());
+            let there = &mut self.by_pcpu[range];
+            // Who joins comes last.
+            if let Some(at) = there.iter().position(|&at| at == leaves) {
+                there[at] = joins;
+                there[at..].rotate_left(1);
+            }
+            self.vcpus[joins].cpu = cpu;
         }
     }
 
-    /// Resolves a conflict of slices, if sums differ by more than `percent`. Returns the vCPUs that
+    /// Resolves a conflict of slices, if sums differ by more than `percent`. Returns the places of vCPUs that
     /// were moved.
-    pub fn even_out_slices(&mut self, percent: u32) -> Vec<TaskId> {
-        let Some((most, least)) = self.extremes(|cpu| self.aggregate(cpu)) else {
+    pub fn even_out_slices(&mut self, percent: u32) -> Vec<usize> {
+        let Some((most, least)) = self.extremes(slice) else {
             return Vec::new();
         };
-        let (large, small) = (self.aggregate(most), self.aggregate(least));
-        let slices: Vec<Nanos> = (self.on[most].iter())
-            .map(|&at| self.vcpus[at].slice)
-            .collect();
+        let (large, small) = (most.sum, least.sum);
         // Where there is time for all, nothing conflicts.
-        if large * 100 <= small * (100 + Nanos::from(percent)) || !exceed(&slices, self.period) {
+        if large * 100 <= small * (100 + Nanos::from(percent)) || !exceed(large, self.period) {
             return Vec::new();
         }
         let mut best = (large - small, None);
-        for &one in &self.on[most] {
-            for &other in &self.on[least] {
+        for &one in self.on(most.cpu) {
+            for &other in self.on(least.cpu) {
                 let (gives, takes) = (self.vcpus[one].slice, self.vcpus[other].slice);
                 let after = (large + takes - gives).abs_diff(small + gives - takes);
                 if after < best.0 && self.may_swap(one, other) {
@@ -130,20 +175,19 @@ impl<'a> Layout<'a> {
     }
 
     /// Resolves a conflict of low latencies, if there are more than `times` as many on one pCPU as
-    /// on another. Returns the vCPUs that were moved.
-    pub fn spread_low_latencies(&mut self, times: u32) -> Vec<TaskId> {
-        let Some((most, fewest)) = self.extremes(|cpu| self.conflicts(cpu)) else {
+    /// on another. Returns the places of vCPUs that were moved.
+    pub fn spread_low_latencies(&mut self, times: u32) -> Vec<usize> {
+        let Some((most, fewest)) = self.extremes(conflicts) else {
             return Vec::new();
         };
-        let limit = u64::from(times) * self.conflicts(fewest).max(1);
-        if self.conflicts(most) <= limit {
+        if most.sum <= u64::from(times) * fewest.sum.max(1) {
             return Vec::new();
         }
         let group = |cpu: usize, low: bool| -> Vec<usize> {
-            let those = self.on[cpu].iter().copied();
+            let those = self.on(cpu).iter().copied();
             those.filter(|&at| self.vcpus[at].low == low).collect()
         };
-        let (mut low, mut high) = (group(most, true), group(fewest, false));
+        let (mut low, mut high) = (group(most.cpu, true), group(fewest.cpu, false));
         low.sort_by_key(|&at| (Reverse(self.vcpus[at].conflicts), at));
         let count = low.len().div_ceil(2).min(high.len().div_ceil(2));
         let mut pairs = Vec::new();
@@ -159,12 +203,12 @@ impl<'a> Layout<'a> {
     }
 
     /// Swaps these pairs, unless an earlier one is in the way.
-    fn carry_out(&mut self, pairs: Vec<(usize, usize)>) -> Vec<TaskId> {
+    fn carry_out(&mut self, pairs: Vec<(usize, usize)>) -> Vec<usize> {
         let mut moved = Vec::new();
         for (one, other) in pairs {
             if self.may_swap(one, other) {
                 self.swap(one, other);
-                moved.extend([self.vcpus[one].task, self.vcpus[other].task]);
+                moved.extend([one, other]);
             }
         }
         moved
@@ -179,12 +223,17 @@ mod tests {
 
     const PERIOD: Nanos = 100 * MS;
 
-    fn vcpu(task: u32, vm: u32, cpu: u32, slice: Nanos) -> Placed {
+    /// For as long as the tests run.
+    fn set(cpus: impl Iterator<Item = PcpuId>) -> &'static PcpuSet {
+        Box::leak(Box::new(cpus.collect()))
+    }
+
+    fn vcpu(task: u32, vm: u32, cpu: u32, slice: Nanos) -> Placed<'static> {
         Placed {
             task: TaskId(task),
-            vm: VmId(vm),
+            vm: vm as usize,
             cpu: PcpuId(cpu),
-            allowed: PcpuSet::first(8),
+            allowed: set((0..8).map(PcpuId)),
             slice,
             low: false,
             conflicts: 0,
@@ -194,8 +243,8 @@ mod tests {
     /// The example of §4.4.1: a period of 80 ms, two vCPUs of a pCPU with 50 ms each.
     #[test]
     fn two_slices_of_50_ms_exceed_a_period_of_80() {
-        assert!(exceed(&[50 * MS, 50 * MS], 80 * MS));
-        assert!(!exceed(&[50 * MS, 30 * MS], 80 * MS));
+        assert!(exceed(50 * MS + 50 * MS, 80 * MS));
+        assert!(!exceed(50 * MS + 30 * MS, 80 * MS));
     }
 
     #[test]
@@ -208,7 +257,7 @@ mod tests {
         ];
         // 120 and 60 ms: with 70 for 40, or 50 for 20, 90 and 90.
         let moved = Layout::new(&mut vcpus, PERIOD).even_out_slices(10);
-        assert_eq!(moved, [TaskId(0), TaskId(2)]);
+        assert_eq!(moved, [0, 2]);
         assert_eq!(vcpus.map(|vcpu| vcpu.cpu.0), [1, 0, 0, 1]);
     }
 
@@ -222,7 +271,7 @@ mod tests {
                 vcpu(3, 3, 1, 10 * MS),
             ];
             let mut layout = Layout::new(&mut vcpus, PERIOD);
-            assert_eq!(layout.even_out_slices(10), []);
+            assert_eq!(layout.even_out_slices(10), [0; 0]);
         }
     }
 
@@ -235,11 +284,11 @@ mod tests {
             vcpu.conflicts = 1;
         }
         let moved = Layout::new(&mut vcpus, PERIOD).spread_low_latencies(2);
-        assert_eq!(moved, [0, 4, 1, 5].map(TaskId));
+        assert_eq!(moved, [0, 4, 1, 5]);
         vcpus[1].conflicts = 0;
         // Now two and two: no more than twice as many.
         let mut layout = Layout::new(&mut vcpus, PERIOD);
-        assert_eq!(layout.spread_low_latencies(2), []);
+        assert_eq!(layout.spread_low_latencies(2), [0; 0]);
     }
 
     #[test]
@@ -250,15 +299,15 @@ mod tests {
             vcpu(2, 0, 1, 10 * MS),
             vcpu(3, 1, 1, 10 * MS),
         ];
-        assert_eq!(Layout::new(&mut vcpus, PERIOD).even_out_slices(10), []);
+        assert_eq!(Layout::new(&mut vcpus, PERIOD).even_out_slices(10), [0; 0]);
     }
 
     prop_compose! {
         fn any_vcpus()(each in prop::collection::vec(
             (0u32..5, 0u32..6, 1u64..100, any::<bool>(), 0u64..20,
-             prop::collection::vec(0u32..6, 0..6)), 0..24)) -> Vec<Placed> {
+             prop::collection::vec(0u32..6, 0..6)), 0..24)) -> Vec<Placed<'static>> {
             let vcpu = |(task, (vm, cpu, slice, low, conflicts, allowed)): (usize, _)| Placed {
-                allowed: <Vec<u32>>::into_iter(allowed).map(PcpuId).chain([PcpuId(cpu)]).collect(),
+                allowed: set(<Vec<u32>>::into_iter(allowed).map(PcpuId).chain([PcpuId(cpu)])),
                 low,
                 conflicts,
                 ..vcpu(task as u32, vm, cpu, slice * MS)
@@ -276,10 +325,8 @@ mod tests {
 
     fn difference(vcpus: &mut [Placed]) -> Nanos {
         let layout = Layout::new(vcpus, PERIOD);
-        let used = layout.extremes(|cpu| layout.aggregate(cpu));
-        used.map_or(0, |(most, least)| {
-            layout.aggregate(most) - layout.aggregate(least)
-        })
+        let used = layout.extremes(slice);
+        used.map_or(0, |(most, least)| most.sum - least.sum)
     }
 
     proptest! {

@@ -45,15 +45,15 @@ pub fn latencies_after(latency: Nanos, doing: Doing, consumed: bool) -> [Nanos; 
 
 /// RCR: do so many slices conflict on a pCPU?
 pub fn slices_conflict(period: Nanos, slices: &[Nanos]) -> bool {
-    rcr::exceed(slices, period)
+    rcr::exceed(slices.iter().sum(), period)
 }
 
-fn placed(task: u32, cpu: u32, slice: Nanos) -> Placed {
+fn placed(task: u32, cpu: u32, slice: Nanos, allowed: &PcpuSet) -> Placed<'_> {
     Placed {
         task: TaskId(task),
-        vm: VmId(task),
+        vm: task as usize,
         cpu: PcpuId(cpu),
-        allowed: PcpuSet::first(2),
+        allowed,
         slice,
         low: false,
         conflicts: 0,
@@ -69,9 +69,10 @@ pub fn moved_for_slices(most: Nanos, least: Nanos) -> usize {
         (least / 2, 1),
         (least / 2, 1),
     ];
+    let both = PcpuSet::first(2);
     let mut vcpus: Vec<Placed> = (0..)
         .zip(shares)
-        .map(|(task, (slice, cpu))| placed(task, cpu, slice))
+        .map(|(task, (slice, cpu))| placed(task, cpu, slice, &both))
         .collect();
     let percent = JupiterParams::default().slice_conflict;
     Layout::new(&mut vcpus, 100 * MS)
@@ -82,10 +83,11 @@ pub fn moved_for_slices(most: Nanos, least: Nanos) -> usize {
 /// RCR: how many vCPUs are moved where `low` with low latencies are on a pCPU with `most` conflicts
 /// and as many with high ones on another, that has `fewest` with one low latency besides.
 pub fn moved_for_latencies(low: u32, most: u64, fewest: u64) -> usize {
+    let both = PcpuSet::first(2);
     let mut vcpus: Vec<Placed> = (0..2 * low)
-        .map(|n| placed(n, n / low.max(1), MS))
+        .map(|n| placed(n, n / low.max(1), MS, &both))
         .collect();
-    vcpus.push(placed(2 * low, 1, MS));
+    vcpus.push(placed(2 * low, 1, MS, &both));
     for vcpu in &mut vcpus {
         vcpu.low = vcpu.cpu.0 == 0 || vcpu.task.0 == 2 * low;
     }

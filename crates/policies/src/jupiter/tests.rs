@@ -87,7 +87,7 @@ fn vms_that_all_sleep_do_not_leave_their_time_and_take_it_back_by_turns() {
     let mut last = 0;
     for number in 0..120 {
         ask(&mut policy, &period(number, &vms));
-        let entitled = policy.vms[&VmId(0)].entitled();
+        let entitled = policy.vms[0].entitled();
         assert!(entitled >= last, "{number}: {entitled} after {last}");
         last = entitled;
     }
@@ -261,7 +261,7 @@ fn conflicts_are_those_of_low_latencies_by_vcpu() {
             }
             ask(policy, &seen);
         }
-        let each = policy.vms.values();
+        let each = policy.vms.iter();
         each.map(|vm| vm.conflicts(&policy.params))
             .collect::<Vec<_>>()
     };
@@ -579,7 +579,7 @@ fn who_leaves_time_to_all_repays_from_the_rest() {
     ask_for(&mut policy, 50, 100, &[halted(50), halted(20)]);
     for number in 150..160 {
         ask_for(&mut policy, number, 1, &[busy(80), halted(20)]);
-        let given: Nanos = policy.vms.values().map(Vm::keeps).sum();
+        let given: Nanos = policy.vms.iter().map(Vm::keeps).sum();
         assert!(given <= 2 * PERIOD, "{number}: {given}");
     }
 }
@@ -588,7 +588,7 @@ fn who_leaves_time_to_all_repays_from_the_rest() {
 fn parts_after(vms: &[Vec<Does>], sleepers: usize) -> Vec<(Nanos, Nanos)> {
     let mut policy = Jupiter::default();
     ask_for(&mut policy, 0, 1000, vms);
-    let known = policy.vms.values().take(vms.len() - sleepers);
+    let known = policy.vms.iter().take(vms.len() - sleepers);
     known.map(|vm| (vm.entitled(), vm.has())).collect()
 }
 
@@ -768,9 +768,9 @@ proptest! {
             let seen = period_of(number, guests);
             let plan = ask(&mut policy, &seen);
             prop_assert_eq!(policy.vms.len(), seen.vms.len());
-            let given: Nanos = policy.vms.values().map(Vm::keeps).sum();
+            let given: Nanos = policy.vms.iter().map(Vm::keeps).sum();
             prop_assert!(given <= 6 * PERIOD, "{} in {}", given, number);
-            for vm in policy.vms.values() {
+            for vm in policy.vms.iter() {
                 let lost = (vm.vcpus() * u64::from(Claim::NEUTRAL)).checked_sub(vm.total_weight());
                 prop_assert!(lost.is_some_and(|by_rounding| by_rounding < vm.vcpus()));
             }
@@ -800,9 +800,9 @@ proptest! {
             let seen = period(number as u64, &vms);
             let plan = ask(&mut policy, &seen);
             let pcpus = u64::from(seen.host.topology.pcpus());
-            let given: Nanos = policy.vms.values().map(Vm::keeps).sum();
+            let given: Nanos = policy.vms.iter().map(Vm::keeps).sum();
             prop_assert!(given <= pcpus * PERIOD);
-            for vm in policy.vms.values() {
+            for vm in policy.vms.iter() {
                 prop_assert_eq!(vm.total_weight(), vm.vcpus() * u64::from(Claim::NEUTRAL));
             }
             let within = params.latency_least..=params.latency_most;

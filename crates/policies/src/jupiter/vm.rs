@@ -6,7 +6,7 @@ use super::dats;
 use super::params::JupiterParams;
 use super::predict::{self, Outcome, Trust};
 use super::scaled;
-use corun_model::{Claim, Doing, Nanos, PcpuId, TaskId, TaskSeen, VmSeen, Wakers};
+use corun_model::{Claim, Doing, Nanos, PcpuId, TaskId, TaskSeen, VmId, VmSeen, Wakers};
 
 /// For how many periods a VM counts as one whose siblings wake each other after that was seen: a VM
 /// that does so at all does it seldom in some periods.
@@ -15,6 +15,7 @@ pub(super) const LATELY: u32 = 10;
 /// A VM.
 #[derive(Clone, Debug)]
 pub(super) struct Vm {
+    id: VmId,
     vcpus: Vec<Vcpu>,
     /// What its vCPUs weigh by themselves, together.
     own: u64,
@@ -22,6 +23,10 @@ pub(super) struct Vm {
     has_weight: bool,
     /// How their last period went.
     went: Vec<Went>,
+    /// Which of them were cut off in it because they had used up their slices.
+    depleted: Vec<bool>,
+    /// What they used in it, together.
+    used: Nanos,
     /// What they weigh by themselves, scaled to the same total as [`Self::weights`].
     rest: Vec<u64>,
     /// Weights and latencies, as the parts want them to be handed.
@@ -55,8 +60,6 @@ struct Vcpu {
     halted: Nanos,
     /// How long it wanted to run then.
     wanted: Nanos,
-    /// Was it cut off then because it had used up its slice?
-    depleted: bool,
     /// Could it have used more than its slice? Also true if it did use more because it was not cut
     /// off.
     wants: bool,
@@ -73,8 +76,19 @@ pub(super) struct Claimed {
     pub home: Option<PcpuId>,
     /// The factor on its own weight, without loans; [`Claim::NEUTRAL`] is 1.
     pub weight: u64,
-    /// Is its latency one of the low ones?
-    pub low: bool,
+}
+
+/// What a vCPU weighs by itself.
+fn own_weight(vcpu: &TaskSeen) -> u64 {
+    u64::from(vcpu.weight.max(1))
+}
+
+/// Where this vCPU is among those of its VM: mostly where its number says, as they are given in sequence.
+fn place(seen: &VmSeen, task: TaskId) -> Option<usize> {
+    let first = seen.vcpus.first()?.task;
+    let is_there = |at: &usize| seen.vcpus.get(*at).is_some_and(|vcpu| vcpu.task == task);
+    let in_sequence = task.index().checked_sub(first.index()).filter(is_there);
+    in_sequence.or_else(|| seen.vcpus.iter().position(|vcpu| vcpu.task == task))
 }
 
 fn limits(params: &JupiterParams) -> Limits {
@@ -87,18 +101,17 @@ fn limits(params: &JupiterParams) -> Limits {
 }
 
 impl Vm {
-    /// A VM with these vCPUs, each with what it weighs by itself. At first, that is also its share
-    /// of the VM's time.
-    pub fn new(tasks: impl Iterator<Item = (TaskId, u64)>, params: &JupiterParams) -> Self {
-        let vcpu = |(task, own)| Vcpu {
-            task,
-            own,
+    /// This VM, which has just come. At first, what each of its vCPUs weighs by itself is also its share of the VM's
+    /// time.
+    pub fn new(seen: &VmSeen, params: &JupiterParams) -> Self {
+        let vcpu = |vcpu: &TaskSeen| Vcpu {
+            task: vcpu.task,
+            own: own_weight(vcpu),
             slice: 0,
             predicted: 0,
             used: 0,
             halted: 0,
             wanted: 0,
-            depleted: false,
             wants: false,
             conflicts: 0,
             home: None,
@@ -109,13 +122,16 @@ impl Vm {
             wakers: Vec::new(),
             hidden: false,
         };
-        let vcpus: Vec<Vcpu> = tasks.map(vcpu).collect();
+        let vcpus: Vec<Vcpu> = seen.vcpus.iter().map(vcpu).collect();
         let own: u64 = vcpus.iter().map(|vcpu| vcpu.own).sum();
         let total = dats::NEUTRAL * vcpus.len() as u64;
         let weight = |vcpu: &Vcpu| scaled(total, vcpu.own, own.max(1));
         let rest: Vec<u64> = vcpus.iter().map(weight).collect();
         Self {
+            id: seen.vm,
             went: vec![nothing; vcpus.len()],
+            depleted: vec![false; vcpus.len()],
+            used: 0,
             weights: rest.clone(),
             rest,
             latencies: vec![params.latency; vcpus.len()],
@@ -132,8 +148,19 @@ impl Vm {
     }
 
     /// Are these its vCPUs, and do they weigh that by themselves?
-    pub fn is_of(&self, tasks: impl Iterator<Item = (TaskId, u64)>) -> bool {
-        (self.vcpus.iter().map(|vcpu| (vcpu.task, vcpu.own))).eq(tasks)
+    pub fn is_of(&self, seen: &VmSeen) -> bool {
+        let known = self.vcpus.iter().map(|vcpu| (vcpu.task, vcpu.own));
+        known.eq((seen.vcpus.iter()).map(|vcpu| (vcpu.task, own_weight(vcpu))))
+    }
+
+    pub fn id(&self) -> VmId {
+        self.id
+    }
+
+    /// What it weighs against others. Without a weight of its own its vCPUs count one by one, each by what it
+    /// weighs: a policy does not see the cgroups around VMs' own.
+    pub fn weight_among_vms(&self, seen: &VmSeen) -> u64 {
+        seen.weight.map_or(self.own, u64::from)
     }
 
     /// Takes over the homes of those vCPUs that this VM had `before`.
@@ -166,35 +193,39 @@ impl Vm {
     /// What its vCPUs did in the period of `passed` ns that is over, and whether it was expected.
     /// `hidden`: hardware hides which task woke which.
     pub fn judge(&mut self, seen: &VmSeen, passed: Nanos, hidden: bool, params: &JupiterParams) {
-        let place = |task: &TaskId| self.vcpus.iter().position(|vcpu| vcpu.task == *task);
-        for (went, did) in self.went.iter_mut().zip(&seen.vcpus) {
+        self.hidden = hidden;
+        self.has_weight = seen.weight.is_some();
+        self.used = 0;
+        let mut woken_by_siblings = false;
+        let each = self.vcpus.iter_mut().zip(&mut self.went);
+        for (((vcpu, went), depleted), did) in each.zip(&mut self.depleted).zip(&seen.vcpus) {
             let turns = &did.turns;
             went.wakers.clear();
             if !hidden {
-                went.wakers.extend(turns.wakers.iter().filter_map(place));
+                for waker in turns.wakers.iter().filter_map(|task| place(seen, *task)) {
+                    went.wakers.push(waker);
+                    woken_by_siblings = true;
+                }
             }
             // The task that seems to have woken it then was there by accident.
             went.hidden = hidden && turns.wakeups > 0;
             went.doing = turns.doing;
+            went.consumed = vcpu.judge(did, passed, params);
+            *depleted = vcpu.wants && (turns.depleted > 0 || turns.doing == Doing::Ready);
+            self.used += vcpu.used;
         }
-        self.hidden = hidden;
-        self.has_weight = seen.weight.is_some();
-        self.unseen = match self.went.iter().any(|went| !went.wakers.is_empty()) {
+        self.unseen = match woken_by_siblings {
             true => 0,
             false => (self.unseen + 1).min(LATELY),
         };
-        let began = self.vcpus.iter().all(|vcpu| vcpu.slice > 0);
-        for ((vcpu, went), did) in self.vcpus.iter_mut().zip(&mut self.went).zip(&seen.vcpus) {
-            went.consumed = vcpu.judge(did, passed, params);
-        }
-        if began {
-            let outcome = |vcpu: &Vcpu| Outcome {
+        // What it was expected to do is known once it has had slices: all vCPUs have theirs at once.
+        if self.vcpus.first().is_none_or(|vcpu| vcpu.slice > 0) {
+            let outcomes = self.vcpus.iter().map(|vcpu| Outcome {
                 predicted: vcpu.predicted,
                 used: vcpu.used,
                 slice: vcpu.slice,
-            };
-            let outcomes: Vec<Outcome> = self.vcpus.iter().map(outcome).collect();
-            let right = predict::is_right(&outcomes, params.error, params.grain);
+            });
+            let right = predict::is_right(outcomes, params.error, params.grain);
             self.trust.learn(right, params.wrong, params.right);
         }
     }
@@ -202,9 +233,8 @@ impl Vm {
     /// Weights and latencies for the next period. `lack`: some VM does not have its share.
     pub fn adjust(&mut self, lack: bool, params: &JupiterParams) {
         if params.dats {
-            let depleted: Vec<bool> = self.vcpus.iter().map(|vcpu| vcpu.depleted).collect();
             let (served, step) = (self.has_its_share(params), params.weight_step);
-            dats::adjust(&mut self.weights, &self.rest, &depleted, served, step);
+            dats::adjust(&mut self.weights, &self.rest, &self.depleted, served, step);
         }
         if params.dasl {
             let limits = limits(params);
@@ -232,10 +262,11 @@ impl Vm {
         self.has = has;
         self.leaves = leaves;
         let total: u64 = self.weights.iter().sum();
-        for (vcpu, &weight) in self.vcpus.iter_mut().zip(&self.weights) {
+        let each = self.vcpus.iter_mut().zip(&self.weights);
+        for ((vcpu, &weight), &depleted) in each.zip(&self.depleted) {
             let part = scaled(has, weight, total.max(1));
             vcpu.slice = part.clamp(1, params.period);
-            vcpu.predicted = if vcpu.depleted {
+            vcpu.predicted = if depleted {
                 vcpu.used.max(vcpu.slice)
             } else {
                 vcpu.used
@@ -248,12 +279,16 @@ impl Vm {
         self.has.saturating_sub(self.leaves)
     }
 
-    /// The part of a vCPU's `slice` that the VM does not leave to others.
-    pub fn kept_of(&self, slice: Nanos) -> Nanos {
-        match self.leaves {
+    /// What the slices of its vCPUs keep of a pCPU, without what the VM leaves to others, and whether their latencies
+    /// are low ones; vCPU 0 first.
+    pub fn slices(&self, params: &JupiterParams) -> impl Iterator<Item = (Nanos, bool)> {
+        let limits = limits(params);
+        let kept = |slice| match self.leaves {
             0 => slice,
             _ => scaled(slice, self.keeps(), self.has.max(1)),
-        }
+        };
+        let each = self.vcpus.iter().zip(&self.latencies);
+        each.map(move |(vcpu, &latency)| (kept(vcpu.slice), limits.is_low(latency)))
     }
 
     /// What it was entitled to in the last period, without loans; 0: it has just come.
@@ -281,7 +316,7 @@ impl Vm {
 
     /// What it used in the last period, ns.
     pub fn used(&self) -> Nanos {
-        self.vcpus.iter().map(|vcpu| vcpu.used).sum()
+        self.used
     }
 
     /// How long its vCPUs were halted in the last period, together, ns.
@@ -368,7 +403,6 @@ impl Vm {
 
     /// What its vCPUs claim, vCPU 0 first.
     pub fn claims(&self, params: &JupiterParams) -> impl Iterator<Item = Claimed> {
-        let limits = limits(params);
         let each = self.vcpus.iter().zip(&self.weights).zip(&self.latencies);
         let mean = self.mean_of_those_that_want();
         each.map(move |((vcpu, &weight), &latency)| {
@@ -385,7 +419,6 @@ impl Vm {
                     allotment: vcpu.slice,
                 },
                 weight,
-                low: limits.is_low(latency),
             }
         })
     }
@@ -402,9 +435,7 @@ impl Vcpu {
         self.wanted = in_a_period(did.run + did.ready);
         let tolerance = predict::tolerance(self.slice, params.grain);
         let consumed = self.slice > 0 && self.used + tolerance >= self.slice;
-        let cut_off = turns.depleted > 0 || turns.doing == Doing::Ready;
         self.wants = consumed && turns.doing != Doing::Waiting;
-        self.depleted = self.wants && cut_off;
         self.conflicts = turns.preempted + turns.late;
         consumed
     }

@@ -86,14 +86,16 @@ pub fn swap(
         .filter(|(deviation, ..)| *deviation < threshold)
         .collect();
     alike.sort_by_key(|&(deviation, at, _)| (deviation, at));
+    let means: Vec<u64> = cores.iter().map(Rates::mean).collect();
     alike.into_iter().find_map(|(_, at, core)| {
-        let away = |other: &Rates| other.mean().abs_diff(core.mean());
+        let away = |other: usize| means[other].abs_diff(means[at]);
         let (there, partner) = occupied()
             .filter(|(other, it)| *other != at && it.group == core.group)
-            .max_by_key(|(other, it)| (away(it), std::cmp::Reverse(*other)))?;
+            .max_by_key(|(other, _)| (away(*other), std::cmp::Reverse(*other)))
+            .filter(|(other, _)| away(*other) > 2 * threshold)?;
         let own = core.middle(|task| may(task, there))?;
         let others = partner.middle(|task| may(task, at))?;
-        let worth = away(partner) > 2 * threshold && core.mixes(own, partner, others);
+        let worth = core.mixes(own, partner, others);
         worth.then_some((own.0, others.0))
     })
 }

@@ -39,7 +39,7 @@ use corun_model::{
 };
 use ltcr::{Ltcr, Performance};
 use rass::Ranked;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use symbiosis::Cycles;
 use turns::{Computing, Service};
 
@@ -62,6 +62,23 @@ struct Vcpu {
     was_io: bool,
     /// Did it spend most of its time on pCPUs dormant there, without the host's doing?
     dormant: bool,
+}
+
+/// The vCPUs of a core.
+type OnCore = Vec<(TaskId, Vcpu)>;
+
+/// How many vCPUs of a core want to run: CPU-bound ones, and I/O-bound ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busy([u64; 2]);
+
+impl Busy {
+    fn class(self, io: bool) -> u64 {
+        self.0[usize::from(io)]
+    }
+
+    fn class_mut(&mut self, io: bool) -> &mut u64 {
+        &mut self.0[usize::from(io)]
+    }
 }
 
 /// Retention and two classes per core.
@@ -157,9 +174,13 @@ impl VsmtIo {
 
     /// These begin to compute: they are owed nothing for the time before, compared with those on their cores that did.
     fn level(&mut self, begin: &[TaskId]) {
+        if begin.is_empty() {
+            return;
+        }
+        let on = self.by_core();
         for task in begin {
             let core = self.vcpus.get(task).and_then(|vcpu| vcpu.core);
-            let others = core.into_iter().flat_map(|core| self.on(core));
+            let others = core.and_then(|core| on.get(core)).into_iter().flatten();
             let least = others
                 .filter(|(other, it)| it.computes && !begin.contains(other))
                 .map(|(_, it)| it.had)
@@ -193,30 +214,34 @@ impl VsmtIo {
 
     /// The vCPUs of different cores that are to be swapped: two if a core needs it, else those that take turns.
     fn swaps(&self, seen: &Snapshot) -> Vec<(TaskId, TaskId)> {
-        let may = self.may_move(seen);
+        let (on, may) = (self.by_core(), self.may_move(seen));
         let adjusts = self.params.adjuster;
-        let mixes = adjusts.then(|| self.adjust_workloads(&may)).flatten();
-        mixes.map_or_else(|| self.change_cores(&may), |pair| vec![pair])
+        let mixes = adjusts.then(|| self.adjust_workloads(&on, &may)).flatten();
+        mixes.map_or_else(|| self.change_cores(&on, &may), |pair| vec![pair])
     }
 
     /// The two vCPUs that are to be swapped so that a core is mixed, if one needs it.
-    fn adjust_workloads(&self, may: impl Fn(TaskId, usize) -> bool) -> Option<(TaskId, TaskId)> {
-        let rates = |core| Rates {
+    fn adjust_workloads(
+        &self,
+        on: &[OnCore],
+        may: impl Fn(TaskId, usize) -> bool,
+    ) -> Option<(TaskId, TaskId)> {
+        let rates = |(core, on): (usize, &OnCore)| Rates {
             group: self.cores.group(core),
-            vcpus: (self.on(core))
-                .map(|(task, vcpu)| (task, vcpu.rate))
-                .collect(),
+            vcpus: on.iter().map(|&(task, vcpu)| (task, vcpu.rate)).collect(),
         };
-        let rates: Vec<Rates> = (0..self.cores.count()).map(rates).collect();
+        let rates: Vec<Rates> = on.iter().enumerate().map(rates).collect();
         let threshold = self.params.homogeneous * rass::FULL / 100;
         adjuster::swap(&rates, threshold, may)
     }
 
     /// Those of different cores that change places, so that all that compute have the same.
-    fn change_cores(&self, may: impl Fn(TaskId, usize) -> bool) -> Vec<(TaskId, TaskId)> {
-        let cores: Vec<_> = (0..self.cores.count())
-            .map(|core| self.computing(core))
-            .collect();
+    fn change_cores(
+        &self,
+        on: &[OnCore],
+        may: impl Fn(TaskId, usize) -> bool,
+    ) -> Vec<(TaskId, TaskId)> {
+        let cores: Vec<_> = on.iter().map(|on| computing(on)).collect();
         let group = |core| self.cores.group(core);
         turns::between(&cores, self.params.period, group, may)
     }
@@ -234,30 +259,21 @@ impl VsmtIo {
         }
     }
 
-    /// Those of a core that compute.
-    fn computing(&self, core: usize) -> Vec<Computing> {
-        let computing = |(task, vcpu): (TaskId, Vcpu)| {
-            vcpu.computes.then_some(Computing {
-                task,
-                weight: vcpu.weight,
-                had: vcpu.had,
-                latest: vcpu.latest,
-                was_io: vcpu.was_io,
-                io: vcpu.io,
-            })
-        };
-        self.on(core).filter_map(computing).collect()
-    }
-
-    fn on(&self, core: usize) -> impl Iterator<Item = (TaskId, Vcpu)> {
-        let here = move |(_, vcpu): &(&TaskId, &Vcpu)| vcpu.core == Some(core);
-        (self.vcpus.iter().filter(here)).map(|(&task, &vcpu)| (task, vcpu))
+    /// The vCPUs of each core, as they are now.
+    fn by_core(&self) -> Vec<OnCore> {
+        let mut on = vec![OnCore::new(); self.cores.count()];
+        for (&task, &vcpu) in &self.vcpus {
+            if let Some(on) = vcpu.core.and_then(|core| on.get_mut(core)) {
+                on.push((task, vcpu));
+            }
+        }
+        on
     }
 
     /// Divides the vCPUs of each core into classes.
     fn classify(&mut self) {
-        for core in 0..self.cores.count() {
-            let ranked = |(task, vcpu): (TaskId, Vcpu)| Ranked {
+        for mut on in self.by_core() {
+            let ranked = |&(task, vcpu): &(TaskId, Vcpu)| Ranked {
                 task,
                 weight: match self.params.compensate {
                     true => rass::compensated(vcpu.weight, vcpu.rate),
@@ -266,24 +282,25 @@ impl VsmtIo {
                 rate: vcpu.rate,
                 was_io: vcpu.io,
             };
-            let mut ranked: Vec<Ranked> = self.on(core).map(ranked).collect();
+            let mut ranked: Vec<Ranked> = on.iter().map(ranked).collect();
             let io = rass::split(&mut ranked);
-            for (at, one) in ranked.iter().enumerate() {
-                if let Some(vcpu) = self.vcpus.get_mut(&one.task) {
-                    vcpu.io = at < io;
-                }
+            let io: BTreeSet<TaskId> = ranked.iter().take(io).map(|one| one.task).collect();
+            for (task, vcpu) in &mut on {
+                vcpu.io = io.contains(task);
             }
-            self.take_turns(core);
+            self.belong(on.iter().map(|&(task, vcpu)| (task, vcpu.io)));
+            // Those that compute have the better class by turns.
+            let mut computing = computing(&on);
+            turns::within(&mut computing, self.params.latency);
+            self.belong(computing.iter().map(|one| (one.task, one.io)));
         }
     }
 
-    /// Those that compute have the better class by turns.
-    fn take_turns(&mut self, core: usize) {
-        let mut computing = self.computing(core);
-        turns::within(&mut computing, self.params.latency);
-        for one in computing {
-            if let Some(vcpu) = self.vcpus.get_mut(&one.task) {
-                vcpu.io = one.io;
+    /// These are I/O-bound, or not.
+    fn belong(&mut self, classes: impl Iterator<Item = (TaskId, bool)>) {
+        for (task, io) in classes {
+            if let Some(vcpu) = self.vcpus.get_mut(&task) {
+                vcpu.io = io;
             }
         }
     }
@@ -292,17 +309,28 @@ impl VsmtIo {
     /// each in the latency. Which vCPU of a class is next is left to fair order, but for how long
     /// it runs matters: a vCPU that retains its context is back only when the others of its class
     /// have had their turns.
-    fn slice(&self, vcpu: Vcpu) -> Option<Nanos> {
+    fn slice(&self, vcpu: Vcpu, busy: &[Busy]) -> Option<Nanos> {
         let core = vcpu.core?;
-        let busy = self.on(core).filter(|(_, other)| other.busy);
+        let of = busy.get(core)?;
         let sharing = match self.params.rass {
-            true => busy.filter(|(_, other)| other.io == vcpu.io).count(),
-            false => busy.count().div_ceil(2),
+            true => of.class(vcpu.io),
+            false => (of.class(false) + of.class(true)).div_ceil(2),
         };
-        let slice = self.params.latency / sharing.max(1) as Nanos;
+        let slice = self.params.latency / sharing.max(1);
         let slice = slice.max(self.params.slice_least);
         let dormant = self.timeouts.get(core).filter(|_| self.limits(vcpu));
         Some(dormant.map_or(slice, |timeout| slice.min(timeout.effective())))
+    }
+
+    /// How many vCPUs of each core want to run.
+    fn busy(&self) -> Vec<Busy> {
+        let mut busy = vec![Busy::default(); self.cores.count()];
+        for vcpu in self.vcpus.values().filter(|vcpu| vcpu.busy) {
+            if let Some(of) = vcpu.core.and_then(|core| busy.get_mut(core)) {
+                *of.class_mut(vcpu.io) += 1;
+            }
+        }
+        busy
     }
 
     /// Is this a vCPU that retains its context without limit, unless the host ends it?
@@ -311,13 +339,13 @@ impl VsmtIo {
     }
 
     /// The plan for a vCPU that follows from its class and core.
-    fn told(&self, task: &TaskSeen, cookie: u64) -> TaskPlan {
+    fn told(&self, task: &TaskSeen, cookie: u64, busy: &[Busy]) -> TaskPlan {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
         let threads = vcpu.core.map(|core| self.cores.threads(core));
         let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
         let cycles = vcpu.cycles.filter(|_| self.params.symbiosis && !vcpu.io);
         TaskPlan {
-            slice: self.slice(vcpu),
+            slice: self.slice(vcpu, busy),
             home: home.filter(|home| self.params.rass && task.allowed.contains(*home)),
             demand: cycles.map(|cycles| corun_model::Demand {
                 alone: self.params.coefficients.alone(cycles) as u32 / 100,
@@ -426,6 +454,21 @@ impl VsmtIo {
     }
 }
 
+/// Those of a core that compute.
+fn computing(on: &[(TaskId, Vcpu)]) -> Vec<Computing> {
+    let computing = |&(task, vcpu): &(TaskId, Vcpu)| {
+        vcpu.computes.then_some(Computing {
+            task,
+            weight: vcpu.weight,
+            had: vcpu.had,
+            latest: vcpu.latest,
+            was_io: vcpu.was_io,
+            io: vcpu.io,
+        })
+    };
+    on.iter().filter_map(computing).collect()
+}
+
 /// How the cycles of a vCPU divided in a period, as far as that could be counted without interference.
 fn cycles(task: &TaskSeen) -> Option<Cycles> {
     let counted = task.signals.cycles?;
@@ -511,8 +554,9 @@ impl Policy for VsmtIo {
         };
         place_all(seen, plan, placement);
         self.cookies.know(seen.vms.iter().map(|vm| vm.cookie));
+        let busy = self.busy();
         for vm in &seen.vms {
-            let told = |task| self.told(task, vm.cookie);
+            let told = |task| self.told(task, vm.cookie, &busy);
             plan.tasks.extend(vm.vcpus.iter().map(told));
         }
         plan.pcpus = self.hardware();

@@ -254,14 +254,19 @@ proptest! {
                     ..vm(n as u32, used, wants)
                 })
                 .collect();
-            let transfers = bank.settle(&vms, &JupiterParams::default()).to_vec();
+            bank.close(&vms, &JupiterParams::default());
+            let has = bank.agree(&vms, &JupiterParams::default());
+            let transfers = &bank.agreed;
             let (books, owed) = bank.books();
             prop_assert_eq!(books.lent, books.repaid + books.written_off + owed);
-            let entitled: Vec<(VmId, Nanos)> = vms.iter().map(|v| (v.vm, v.entitled)).collect();
-            let has = after(&entitled, &transfers);
             prop_assert_eq!(has.iter().sum::<Nanos>(), 100 * MS * vms.len() as u64);
             for (vm, has) in vms.iter().zip(has) {
                 prop_assert!(has <= vm.most.max(vm.entitled), "{} of {}", has, vm.most);
+                let sum = |side: fn(&Transfer) -> VmId| -> Nanos {
+                    let those = transfers.iter().filter(|t| side(t) == vm.vm);
+                    those.map(|t| t.amount).sum()
+                };
+                prop_assert_eq!(has + sum(|t| t.from), vm.entitled + sum(|t| t.to));
                 let lent = transfers.iter().filter(|t| t.from == vm.vm && !t.repays);
                 let lent: Vec<Nanos> = lent.map(|t| t.amount).collect();
                 let slack = vm.entitled.saturating_sub(vm.used).min(vm.halted);

@@ -15,7 +15,10 @@ pub(super) const ABOUT: &str = "PARSEC 3.0 on its native inputs, a thread per vC
     with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; lengths are CPU time there, taken \
     as they are, and shares differ as they did. Elsewhere an instruction takes a cycle of 2.6 GHz, and by \
     how much shares of work differ is assumed; how long locks are held (200 ns: a few lines from other \
-    cores, 80 ns each) and lines per us are assumed everywhere.";
+    cores, 80 ns each) and lines per us are assumed everywhere. Presets are the parallel parts, again and \
+    again. What one thread does before and after them, for seconds, is left out, and so are files: those that \
+    are read are in memory after the first run, and no program waits for the disk before it closes its output \
+    (docs/jupiter.md, \"Parallel parts and whole programs\").";
 
 /// PARSEC's own barrier: spins for 0.1 ms first (parsec_barrier.cpp: SPIN_COUNTER_MAX).
 const PARSEC: &str = "condition-barrier phase 100us";
@@ -231,8 +234,10 @@ pub(super) const ALL: &[Preset] = &[
          end that of the buffer's semaphore `nwrite`; it ends with a post for the main thread, which waits for it \
          (`tick`) and has next to nothing to do (1 us, assumed). 0.43 madvise(MADV_DONTNEED) a tile, by \
          which free() trims its arena, flush the TLBs: here one in two tiles. A buffer of 530 tiles is \
-         written, 6.5 MB, by a thread of its own while the next is filled: 7 ms of it a copy (assumed: 1 \
-         GB/s). How long locks are held (300 and 100 ns) is assumed. The disk is left out.",
+         written, 6.5 MB, by a thread of its own while the next is filled: 7 ms of a copy to the page cache \
+         (assumed: 1 GB/s). The 0.95 GB of a run stay below what Linux lets 16 GB of memory be dirty before it \
+         writes any of it (vm.dirty_background_ratio, 10 %), and go to the disk at the end. How long locks are held \
+         (300 and 100 ns) is assumed.",
         Shape::Own(|vcpus| vcpus.saturating_add(2), vips),
     ),
 ];

@@ -17,6 +17,11 @@
  * balance placement keeps siblings apart (joins_stopped() in pull.h). Otherwise, with few VMs, as
  * many pCPUs would idle as in strict co-scheduling, which is what VMware relaxed.
  *
+ * In mode relaxed, such a pCPU takes the slowest vCPU of any VM before others. All vCPUs of a VM go
+ * at the pace of the one that waits for the most crowded pCPU, and a large VM always has one there.
+ * What stopped vCPUs leave would go to small VMs, which are seldom stopped: of vCPUs that are owed
+ * 0.29 of a pCPU, those of VMs of two had 0.50, those of VMs of sixteen 0.25 (docs/contract.md).
+ *
  * ESX 4 still tries to start siblings together. After a stop, the slowest vCPU, when it gets its
  * turn, calls the siblings that wait, as in gang_dynamic.h; stopped siblings follow as soon as they
  * may go on. Otherwise stopped vCPUs would lose their turns to other tasks on their pCPUs and be
@@ -209,6 +214,21 @@ CALLED u32 relaxed_has_stopped(u32 slot)
 		}
 	}
 	return stopped;
+}
+
+/*
+ * Is `member` of the gang in this slot of the table the slowest of several, so that its siblings
+ * may have to wait for it? In mode relaxed only: in mode relaxed-all, one that starts by itself
+ * stops the whole VM the sooner.
+ */
+CALLED u32 relaxed_is_slowest(u32 slot, u32 member, u64 now)
+{
+	struct gang g = gang_in(slot);
+	struct gang_vcpu *v = g.ctx ? gang_member(g.ctx, member) : NULL;
+
+	if (!g.vm || !g.ctx || !v || g.mode != GANG_RELAXED || shared(g.vm->vcpus) < 2)
+		return 0;
+	return !lead_of(&g, v, now);
 }
 
 /*

@@ -96,13 +96,17 @@ struct pull_rule {
 	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
 	u32 id;		  /* only this task; 0: any */
 	bool idle;	  /* no task that is here may start */
+	bool slowest;	  /* only the slowest vCPU of a VM (gang_relaxed.h) */
 	bool fill;	  /* also tasks that may start only where the pCPU would idle otherwise */
 	bool between;	  /* only tasks between turns, not interrupted ones (turn.h) */
 	bool apart;	  /* only tasks whose cookie the core admits (cookie.h) */
 };
 
-/* May `p`, which waits elsewhere, start on `cpu` at once, as far as its gang is concerned? */
-CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
+/*
+ * May `p`, which waits elsewhere, start on `cpu` at once, as far as its gang is concerned?
+ * `slowest`: only if it is the slowest of its gang.
+ */
+CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill, u32 slowest)
 {
 	struct ranked r = {.cpu = cpu};
 
@@ -110,6 +114,8 @@ CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 		return true;
 	r.now = now_ns();
 	look_at_ranked(p, &r);
+	if (slowest && !relaxed_is_slowest(r.vm, r.member, r.now))
+		return false;
 	return rank_of(&r) >= (fill ? RANK_FILL : RANK_ORDINARY);
 }
 
@@ -161,7 +167,8 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 		if (rule->apart && !cookie_admits(p, t->vm, cpu))
 			continue;
 		if ((rule->lighter_than && t->load >= rule->lighter_than) ||
-		    !may_pull(p, t, cpu, rule->idle, &fixed) || !rank_admits(p, cpu, rule->fill))
+		    !may_pull(p, t, cpu, rule->idle, &fixed) ||
+		    !rank_admits(p, cpu, rule->fill, rule->slowest))
 			continue;
 		announce(t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
@@ -257,13 +264,31 @@ CALLED s32 furthest_behind(s32 cpu, u64 least)
 	return found;
 }
 
-/* Pulls any task that waits elsewhere, from the busiest pCPU first. */
-CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
+/* Is the vCPU that ran on `cpu` last, or the first task that waits there, in mode relaxed? */
+CALLED u32 relaxed_here(s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	struct gang g = gang_in(c ? shared(c->cur_vm) : NO_VM);
+	struct ranked r = {.cpu = cpu, .vm = NO_VM};
+	struct task_struct *p;
+
+	if (g.mode == GANG_RELAXED)
+		return true;
+	for_each_queued (p, cpu) {
+		look_at_ranked(p, &r);
+		break;
+	}
+	g = gang_in(r.vm);
+	return g.mode == GANG_RELAXED;
+}
+
+/* Pulls a task that waits elsewhere and matches the rule, from the busiest pCPU first. */
+static inline bool pull_by_rule(s32 cpu, struct pull_rule *any)
 {
 	s32 from = busiest(cpu, 0);
 	s32 i;
 
-	if (from == NO_PCPU || !any)
+	if (from == NO_PCPU)
 		return false;
 	if (pull_from(from, cpu, any))
 		return true;
@@ -272,6 +297,24 @@ CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Pulls any task that waits elsewhere: one that siblings may have to wait for first, if the vCPUs
+ * here are stopped. Here rather than in pull_idle(): one more call there is too much for the
+ * verifier of Linux 6.12.
+ */
+CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
+{
+	if (!any)
+		return false;
+	if (with_gangs() && !any->fill && relaxed_here(cpu)) {
+		any->slowest = true;
+		if (pull_by_rule(cpu, any))
+			return true;
+		any->slowest = false;
+	}
+	return pull_by_rule(cpu, any);
 }
 
 /* `cpu` has an owner (gang_strict.h) none of whose vCPUs is here: pulls one of them. */

@@ -4,7 +4,7 @@
 use super::{from, hogs, of_task, placed_with_slice, starts};
 use crate::testing::{Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC};
-use corun_model::{Gang, Skew};
+use corun_model::{Gang, PcpuId, Skew, TaskId};
 use proptest::prelude::*;
 
 /// One vCPU has a pCPU to itself, its sibling shares one with another VM.
@@ -98,6 +98,22 @@ fn relaxed_leaves_no_pcpu_to_a_stopped_vcpu() {
         let vm = shares[..4].iter().all(|share| *share > 0.5);
         assert!(vm, "{gang:?}, {slice} ms: {shares:?}");
     }
+}
+
+/// The one ahead stops, and its pCPU would idle: it takes the sibling that lags, not the single vCPUs before it.
+#[test]
+fn relaxed_helps_the_slowest_first() {
+    let jobs = vec![
+        from(MS, 0, 0).on("0").weight(1000),
+        from(MS, 1, 0).on("1"),
+        from(MS, 2, 0),
+        from(MS, 3, 0),
+        from(MS, 0, 1),
+    ];
+    let (_, runs) = starts(2, jobs, Gang::Relaxed(Skew::default()), 20 * MS);
+    let mut there = runs.iter().filter(|run| run.1 == PcpuId(0));
+    let (first, second) = (there.next().unwrap(), there.next().unwrap());
+    assert_eq!((first.2, second.2), (TaskId(0), TaskId(4)), "{runs:?}");
 }
 
 /// ESX has worlds run that have had less than their entitlement, however its slices and its skew are: all of these

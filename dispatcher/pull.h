@@ -282,39 +282,32 @@ CALLED u32 relaxed_here(s32 cpu)
 	return g.mode == GANG_RELAXED;
 }
 
-/* Pulls a task that waits elsewhere and matches the rule, from the busiest pCPU first. */
-static inline bool pull_by_rule(s32 cpu, struct pull_rule *any)
-{
-	s32 from = busiest(cpu, 0);
-	s32 i;
-
-	if (from == NO_PCPU)
-		return false;
-	if (pull_from(from, cpu, any))
-		return true;
-	for_each_movable_queue (i) {
-		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, any))
-			return true;
-	}
-	return false;
-}
-
 /*
- * Pulls any task that waits elsewhere: one that siblings may have to wait for first, if the vCPUs
- * here are stopped. Here rather than in pull_idle(): one more call there is too much for the
- * verifier of Linux 6.12.
+ * Pulls any task that waits elsewhere, from the busiest pCPU first: if the vCPUs here are stopped,
+ * at first only one that siblings may have to wait for. Both goes are a loop, since one more call
+ * between here and lag_most() is too deep for Linux 6.12.
  */
 CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 {
-	if (!any)
+	s32 from = busiest(cpu, 0);
+	u32 go;
+	s32 i;
+
+	if (from == NO_PCPU || !any)
 		return false;
-	if (with_gangs() && !any->fill && relaxed_here(cpu)) {
-		any->slowest = true;
-		if (pull_by_rule(cpu, any))
+	any->slowest = with_gangs() && !any->fill && relaxed_here(cpu);
+	repeat (go, 2) {
+		if (pull_from(from, cpu, any))
 			return true;
+		for_each_movable_queue (i) {
+			if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, any))
+				return true;
+		}
+		if (!any->slowest)
+			break;
 		any->slowest = false;
 	}
-	return pull_by_rule(cpu, any);
+	return false;
 }
 
 /* `cpu` has an owner (gang_strict.h) none of whose vCPUs is here: pulls one of them. */

@@ -4,6 +4,7 @@
 use crate::limits;
 use crate::names;
 use crate::problem::{Place, Problem, Problems};
+use crate::reader::dotted;
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// Keys that mean the same thing in different words: saying one takes the others back. Dotted ones
@@ -18,6 +19,9 @@ const ALTERNATIVES: [(&str, &[&str]); 8] = [
     ("workload", &["thread"]),
     ("thread", &["workload", "threads"]),
 ];
+
+/// Tables of things that have names.
+const NAMED: [&str; 6] = ["group", "vm", "device", "client", "channel", "task"];
 
 /// Something that the command line says about the scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +104,7 @@ pub fn cases(
     overrides: &[Override],
 ) -> Result<Vec<(String, Table)>, Problems> {
     for Override(table) in overrides {
+        only_cases_have(table, &document)?;
         overlay(&mut document, table);
     }
     let Some(cases) = document.remove("case") else {
@@ -144,6 +149,56 @@ pub fn cases(
     match documents.is_empty() {
         true => Ok(vec![(String::new(), document)]),
         false => Ok(documents),
+    }
+}
+
+/// Is something of these tables, which have names, told of that only cases have? An override holds for all of them.
+///
+/// # Errors
+/// If so.
+fn only_cases_have(over: &Table, document: &Table) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let told = NAMED.iter().flat_map(|section| {
+        let names = within(over, section).into_iter().flat_map(Table::iter);
+        names.map(move |entry| (*section, entry))
+    });
+    let missing = |(section, entry): &(&str, &Entry)| {
+        within(document, section).is_none_or(|named| named.get(&entry.key).is_none())
+    };
+    for (section, entry) in told.filter(missing) {
+        let cases = within(document, "case").into_iter().flat_map(Table::iter);
+        let has = |case: &&Entry| match &case.node.value {
+            Value::Table(case) => {
+                within(case, section).is_some_and(|it| it.get(&entry.key).is_some())
+            }
+            _ => false,
+        };
+        let having: Vec<String> = cases
+            .filter(has)
+            .map(|case| format!("{:?}", case.key))
+            .collect();
+        let Some(first) = having.first() else {
+            continue;
+        };
+        let key = dotted(section, &entry.key);
+        let whose = match &having[..] {
+            [one] => format!("only {one} has it"),
+            some => format!("only {} of the cases have it, such as {first}", some.len()),
+        };
+        problems.push(Problem {
+            place: entry.place.clone(),
+            message: format!("{whose}, expected case.{first}.{key} in its place"),
+            key,
+        });
+    }
+    problems.or_ok(())
+}
+
+/// The table of this name, if there is one.
+fn within<'a>(table: &'a Table, key: &str) -> Option<&'a Table> {
+    match &table.get(key)?.value {
+        Value::Table(table) => Some(table),
+        _ => None,
     }
 }
 

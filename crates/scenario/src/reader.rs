@@ -67,15 +67,7 @@ impl<'a> Reader<'a> {
 
     /// The dotted key of `key` in this table.
     pub fn key(&self, key: &str) -> String {
-        let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let key = match key.chars().all(bare) && !key.is_empty() {
-            true => key.to_string(),
-            false => format!("{key:?}"),
-        };
-        match self.path.is_empty() {
-            true => key,
-            false => format!("{}.{key}", self.path),
-        }
+        dotted(&self.path, key)
     }
 
     /// Is the key there?
@@ -434,5 +426,17 @@ impl<'a> Reader<'a> {
                 message: format!("unknown key{guess} (known here: {})", known.join(", ")),
             });
         }
+    }
+}
+/// The dotted key of `key` in the table at `path`, in quotes where TOML needs them.
+pub(crate) fn dotted(path: &str, key: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let key = match key.chars().all(bare) && !key.is_empty() {
+        true => key.to_string(),
+        false => format!("{key:?}"),
+    };
+    match path.is_empty() {
+        true => key,
+        false => format!("{path}.{key}"),
     }
 }

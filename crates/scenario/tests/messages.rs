@@ -455,6 +455,26 @@ fn the_command_line_is_named_as_the_place() {
     );
 }
 
+/// What a case has, the others cannot be told of.
+#[test]
+fn the_command_line_on_what_only_cases_have() {
+    let text = format!("{GOOD}[case.one]\n[case.two.vm.b]\nvcpus = 2\nworkload = \"cpu\"\n");
+    let told = |assignment: &str| {
+        let over = Override::parse("--set", assignment).unwrap();
+        read("host.toml", &text, &[over])
+            .map(|_| ())
+            .map_err(|wrong| wrong.to_string())
+    };
+    assert_eq!(
+        told("vm.b.vcpus=1").unwrap_err(),
+        "--set vm.b.vcpus=1: vm.b: only \"two\" has it, expected case.\"two\".vm.b in its place"
+    );
+    assert_eq!(told("case.two.vm.b.vcpus=1"), Ok(()));
+    assert_eq!(told("vm.web.vcpus=1"), Ok(()));
+    // A new one for all cases.
+    assert_eq!(told("vm.c={vcpus=1,workload=\"cpu\"}"), Ok(()));
+}
+
 /// The same with these lines about disks.
 fn with_disks(vm: &str, devices: &str) -> Vec<String> {
     problems(&format!("{GOOD}{vm}\n{devices}\n"))

@@ -17,10 +17,11 @@
  * balance placement keeps siblings apart (joins_stopped() in pull.h). Otherwise, with few VMs, as
  * many pCPUs would idle as in strict co-scheduling, which is what VMware relaxed.
  *
- * In mode relaxed, such a pCPU takes the slowest vCPU of any VM before others. All vCPUs of a VM go
- * at the pace of the one that waits for the most crowded pCPU, and a large VM always has one there.
- * What stopped vCPUs leave would go to small VMs, which are seldom stopped: of vCPUs that are owed
- * 0.29 of a pCPU, those of VMs of two had 0.50, those of VMs of sixteen 0.25 (docs/contract.md).
+ * In mode relaxed, a pCPU that would idle takes the slowest vCPU of any VM before others. All vCPUs
+ * of a VM go at the pace of the one that waits for the most crowded pCPU, and a large VM always has
+ * one there. What stopped vCPUs leave would go to small VMs, which are seldom stopped: of vCPUs
+ * that are owed 0.29 of a pCPU, those of VMs of two had 0.50, those of VMs of sixteen 0.25. So it
+ * is 0.38 and 0.27 (docs/contract.md has them as parts of what is owed).
  *
  * ESX 4 still tries to start siblings together. After a stop, the slowest vCPU, when it gets its
  * turn, calls the siblings that wait, as in gang_dynamic.h; stopped siblings follow as soon as they
@@ -133,8 +134,12 @@ static inline void relaxed_leave(struct task_ctx *t)
 	struct gang_ctx *ctx = t->member ? gang_at(t->vm) : NULL;
 	struct gang_vcpu *v = ctx ? gang_member(ctx, t->member) : NULL;
 
-	if (v)
+	if (v) {
+		/* Who has the place next is not to be taken for as far behind as this one. */
+		store(v->since, 0);
+		store(v->behind, 0);
 		store(v->id, 0);
+	}
 	t->member = 0;
 }
 
@@ -169,8 +174,12 @@ static inline void relaxed_state(struct gang *g, struct task_ctx *t, u32 state, 
 	if (!v)
 		return;
 	if (t->state == TASK_READY) {
-		store(v->behind, lag_of(v, now));
+		u64 lag = lag_of(v, now);
+
+		/* In this order: who looks in between misses the wait, instead of counting it
+		 * twice. */
 		store(v->since, 0);
+		store(v->behind, lag);
 		relaxed_release(v, now);
 	}
 	if (state != TASK_READY)

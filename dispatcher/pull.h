@@ -283,9 +283,9 @@ CALLED u32 relaxed_here(s32 cpu)
 }
 
 /*
- * Pulls any task that waits elsewhere, from the busiest pCPU first: if the vCPUs here are stopped,
- * at first only one that siblings may have to wait for. Both goes are a loop, since one more call
- * between here and lag_most() is too deep for Linux 6.12.
+ * Pulls any task that waits elsewhere, from the busiest pCPU first; where a vCPU in mode relaxed
+ * ran last or waits, at first only one that siblings may have to wait for. Both goes are a loop,
+ * since one more call between here and lag_most() is too deep for Linux 6.12.
  */
 CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 {

@@ -103,10 +103,13 @@ pub fn cases(
     mut document: Table,
     overrides: &[Override],
 ) -> Result<Vec<(String, Table)>, Problems> {
+    let mut wrong = Problems::default();
     for Override(table) in overrides {
-        only_cases_have(table, &document)?;
-        overlay(&mut document, table);
+        if wrong.take(some_cases_have(table, &document)).is_some() {
+            overlay(&mut document, table);
+        }
     }
+    wrong.or_ok(())?;
     let Some(cases) = document.remove("case") else {
         return Ok(vec![(String::new(), document)]);
     };
@@ -152,44 +155,44 @@ pub fn cases(
     }
 }
 
-/// Is something of these tables, which have names, told of that only cases have? An override holds for all of them.
+/// Is something with a name told of that some cases have, and others do not? An override holds for all of them.
 ///
 /// # Errors
 /// If so.
-fn only_cases_have(over: &Table, document: &Table) -> Result<(), Problems> {
+fn some_cases_have(over: &Table, document: &Table) -> Result<(), Problems> {
     let mut problems = Problems::default();
-    let told = NAMED.iter().flat_map(|section| {
-        let names = within(over, section).into_iter().flat_map(Table::iter);
-        names.map(move |entry| (*section, entry))
-    });
-    let missing = |(section, entry): &(&str, &Entry)| {
-        within(document, section).is_none_or(|named| named.get(&entry.key).is_none())
-    };
-    for (section, entry) in told.filter(missing) {
-        let cases = within(document, "case").into_iter().flat_map(Table::iter);
-        let has = |case: &&Entry| match &case.node.value {
-            Value::Table(case) => {
-                within(case, section).is_some_and(|it| it.get(&entry.key).is_some())
-            }
-            _ => false,
+    let cases = within(document, "case").into_iter().flat_map(Table::iter);
+    let cases: Vec<&Entry> = cases.collect();
+    for section in NAMED {
+        let has = |table: &Table, name: &str| {
+            within(table, section).is_some_and(|it| it.get(name).is_some())
         };
-        let having: Vec<String> = cases
-            .filter(has)
-            .map(|case| format!("{:?}", case.key))
-            .collect();
-        let Some(first) = having.first() else {
-            continue;
-        };
-        let key = dotted(section, &entry.key);
-        let whose = match &having[..] {
-            [one] => format!("only {one} has it"),
-            some => format!("only {} of the cases have it, such as {first}", some.len()),
-        };
-        problems.push(Problem {
-            place: entry.place.clone(),
-            message: format!("{whose}, expected case.{first}.{key} in its place"),
-            key,
-        });
+        let told = within(over, section).into_iter().flat_map(Table::iter);
+        for entry in told.filter(|entry| !has(document, &entry.key)) {
+            let having = cases.iter().filter(|case| match &case.node.value {
+                Value::Table(case) => has(case, &entry.key),
+                _ => false,
+            });
+            let having: Vec<String> = having.map(|case| format!("{:?}", case.key)).collect();
+            // What none has is new for all, and what all have may be told of for all.
+            let Some(first) = having.first().filter(|_| having.len() < cases.len()) else {
+                continue;
+            };
+            let key = dotted(section, &entry.key);
+            let whose = match &having[..] {
+                [one] => format!("only {one} has it"),
+                some => format!(
+                    "only {} of {} cases have it, such as {first}",
+                    some.len(),
+                    cases.len()
+                ),
+            };
+            problems.push(Problem {
+                place: entry.place.clone(),
+                message: format!("{whose}, expected case.{first}.{key} in its place"),
+                key,
+            });
+        }
     }
     problems.or_ok(())
 }

@@ -428,6 +428,7 @@ impl<'a> Reader<'a> {
         }
     }
 }
+
 /// The dotted key of `key` in the table at `path`, in quotes where TOML needs them.
 pub(crate) fn dotted(path: &str, key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

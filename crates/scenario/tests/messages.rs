@@ -471,6 +471,13 @@ fn the_command_line_on_what_only_cases_have() {
     );
     assert_eq!(told("case.two.vm.b.vcpus=1"), Ok(()));
     assert_eq!(told("vm.web.vcpus=1"), Ok(()));
+    let both = "[case.one.vm.b]\nvcpus = 1\nworkload = \"cpu\"\n[case.two.vm.b]\nvcpus = 2\nworkload = \"cpu\"\n";
+    let over = Override::parse("--set", "vm.b.weight=50").unwrap();
+    let all_have_it = read("host.toml", &format!("{GOOD}{both}"), &[over]);
+    assert!(all_have_it.is_ok(), "{all_have_it:?}");
+    let overs = ["vm.b.vcpus=1", "vm.b.weight=50"].map(|of| Override::parse("--set", of).unwrap());
+    let wrong = read("host.toml", &text, &overs).unwrap_err().to_string();
+    assert_eq!(wrong.lines().count(), 2, "{wrong}");
     // A new one for all cases.
     assert_eq!(told("vm.c={vcpus=1,workload=\"cpu\"}"), Ok(()));
 }

@@ -190,7 +190,10 @@ proptest! {
     /// vCPU's weight, the caches, or VMs that come and go.
     #[test]
     fn pools_that_are_left_are_those_that_would_be_made(
-        hosts in prop::collection::vec((prop::collection::vec(any_kind(), 1..10), 1u32..3, any::<bool>(), 1u32..12), 1..6),
+        hosts in prop::collection::vec(
+            (prop::collection::vec(any_kind(), 1..10), 1u32..3, any::<bool>(), 1u32..12),
+            1..6,
+        ),
     ) {
         let mut policy = Aql::default();
         for (kinds, weight, sockets, periods) in hosts {

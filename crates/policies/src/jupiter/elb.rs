@@ -341,6 +341,9 @@ impl Bank {
 
     /// Only these VMs are left: the others owe nothing, and are owed nothing.
     pub fn forget_all_but(&mut self, here: &BTreeSet<VmId>) {
+        // What is under way would be owed at the end of the period.
+        self.agreed
+            .retain(|agreed| here.contains(&agreed.from) && here.contains(&agreed.to));
         let written_off = &mut self.books.written_off;
         self.owed.retain(|(lender, borrower), owed| {
             let stays = here.contains(lender) && here.contains(borrower);

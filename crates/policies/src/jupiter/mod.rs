@@ -162,7 +162,7 @@ impl Jupiter {
         uses
     }
 
-    /// What each VM has in the next period, if VMs lend as by these `uses` of the last one, and are entitled to `shares`.
+    /// What each VM has in the next period, if VMs lend by these `uses` of the last one and are entitled to `shares`.
     fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[Nanos]) -> Vec<Nanos> {
         let on = (self.vms.iter().zip(shares)).filter(|(known, _)| known.is_on());
         for (uses, (_, share)) in uses.iter_mut().zip(on) {

@@ -41,6 +41,17 @@ fn a_loan_grows_gradually_and_no_further_than_what_is_unused() {
     assert_eq!(step(&mut bank, &vms), [(0, 1, 20, false)]);
 }
 
+/// What is under way when it goes would be owed to it at the end of the period.
+#[test]
+fn a_vm_that_has_gone_is_owed_nothing() {
+    let mut bank = lent_for(5);
+    let stays = vm(1, 105, true);
+    bank.forget_all_but(&BTreeSet::from([stays.vm]));
+    step(&mut bank, &[stays]);
+    let (books, owed) = bank.books();
+    assert_eq!((owed, books.lent), (0, books.repaid + books.written_off));
+}
+
 /// A simple bucket (§4.3): in one step, all that is left.
 #[test]
 fn in_steps_of_all_that_there_is_what_is_left_is_lent_at_once() {

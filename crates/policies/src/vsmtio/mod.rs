@@ -242,8 +242,11 @@ impl VsmtIo {
         may: impl Fn(TaskId, usize) -> bool,
     ) -> Vec<(TaskId, TaskId)> {
         let cores: Vec<_> = on.iter().map(|on| computing(on)).collect();
+        let weights: Vec<u64> = (on.iter())
+            .map(|on| on.iter().map(|(_, vcpu)| vcpu.weight).sum())
+            .collect();
         let group = |core| self.cores.group(core);
-        turns::between(&cores, self.params.period, group, may)
+        turns::between(&cores, &weights, self.params.period, group, may)
     }
 
     /// May a vCPU have its home on that core?
@@ -272,13 +275,15 @@ impl VsmtIo {
 
     /// Divides the vCPUs of each core into classes.
     fn classify(&mut self) {
+        let compensate = self.params.compensate;
         for mut on in self.by_core() {
+            let weight = |vcpu: Vcpu| match compensate {
+                true => rass::compensated(vcpu.weight, vcpu.rate),
+                false => vcpu.weight,
+            };
             let ranked = |&(task, vcpu): &(TaskId, Vcpu)| Ranked {
                 task,
-                weight: match self.params.compensate {
-                    true => rass::compensated(vcpu.weight, vcpu.rate),
-                    false => vcpu.weight,
-                },
+                weight: weight(vcpu),
                 rate: vcpu.rate,
                 was_io: vcpu.io,
             };
@@ -291,6 +296,7 @@ impl VsmtIo {
             self.belong(on.iter().map(|&(task, vcpu)| (task, vcpu.io)));
             // Those that compute have the better class by turns.
             let mut computing = computing(&on);
+            turns::even_out(&mut computing, || weights_of_others(&on, weight));
             turns::within(&mut computing, self.params.latency);
             self.belong(computing.iter().map(|one| (one.task, one.io)));
         }
@@ -467,6 +473,15 @@ fn computing(on: &[(TaskId, Vcpu)]) -> Vec<Computing> {
         })
     };
     on.iter().filter_map(computing).collect()
+}
+
+/// What those of a core weigh that do not compute: the CPU-bound ones, the I/O-bound ones.
+fn weights_of_others(on: &[(TaskId, Vcpu)], weight: impl Fn(Vcpu) -> u64) -> [u64; 2] {
+    let mut weights = [0; 2];
+    for &(_, vcpu) in on.iter().filter(|(_, vcpu)| !vcpu.computes) {
+        weights[usize::from(vcpu.io)] += weight(vcpu);
+    }
+    weights
 }
 
 /// How the cycles of a vCPU divided in a period, as far as that could be counted without interference.

@@ -610,6 +610,33 @@ fn nor_where_cores_have_different_numbers_of_them() {
     alike(&shares("1n1l2c2t", &[1; 5], 1..61, |_, _| {}), 80, 6);
 }
 
+/// Whoever waited at first, and was I/O-bound for that: equals of different weights are divided as evenly as can be.
+#[test]
+fn who_began_later_does_not_say_how_weights_are_divided() {
+    const WEIGHTS: [u32; 4] = [100, 150, 230, 70];
+    for late in [[1, 2], [0, 3], [0, 1]] {
+        let mut policy = VsmtIo::default();
+        for number in 0..5 {
+            let mut seen = snapshot(1, &[4]);
+            seen.host = HostSeen::of("1n1l1c2t".parse().unwrap());
+            seen.now = number * PERIOD;
+            seen.vms[0].weight = None;
+            for (at, vcpu) in seen.vms[0].vcpus.iter_mut().enumerate() {
+                vcpu.weight = WEIGHTS[at];
+                vcpu.allowed = corun_model::PcpuSet::first(2);
+                vcpu.run = PERIOD;
+                if number == 1 && late.contains(&at) {
+                    (vcpu.run, vcpu.wait, vcpu.turns.wakeups) = (50 * MS, 50 * MS, 500);
+                }
+            }
+            ask(&mut policy, &seen);
+        }
+        let io = on(&policy, 0).filter(|(_, vcpu)| vcpu.io);
+        let weight: u64 = io.map(|(_, vcpu)| vcpu.weight / 1000).sum();
+        assert!([250, 300].contains(&weight), "{weight} with {late:?}");
+    }
+}
+
 /// A VM that has come or slept is not repaid for the time before.
 #[test]
 fn nor_has_one_that_begins_to_compute() {

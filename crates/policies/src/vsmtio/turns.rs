@@ -8,8 +8,10 @@
 //! had twice what each other one had, for good. The same is so of cores that have different numbers of vCPUs.
 //!
 //! So what vCPUs have had lately is compared, by weight. Within a core, those that had least have the better class next,
-//! as long as both classes weigh what they do; and between two cores the one that had most changes places with one of
-//! the same weight that had least. A vCPU that waits or retains more than a little is not moved: its class is by merit.
+//! as long as both classes weigh what they do; and between two cores the one that had most changes places with one that
+//! had least, of the same weight, or of a greater one where its core weighs more. Where weights differ, their classes are
+//! made to weigh alike before that: equals have no ranks. A vCPU that waits or retains more than a little is not moved:
+//! its class is by merit.
 //! Where shares are equal but for a turn, nobody is moved: hardware threads of a core share its caches, cores do not.
 
 use corun_model::{Nanos, TaskId};
@@ -65,6 +67,43 @@ fn latest<'a>(of: impl Iterator<Item = &'a Computing>) -> Option<Service> {
     Some(Service(u64::try_from(mean).unwrap_or(u64::MAX)))
 }
 
+/// Those of a core that compute are equals, whatever their ranks: one of them goes to the lighter class, or two change
+/// places, as long as both classes weigh more nearly alike then. `others`: what those of the CPU-bound and of the
+/// I/O-bound class weigh that do not compute.
+pub fn even_out(core: &mut [Computing], others: impl FnOnce() -> [u64; 2]) {
+    // Of those that weigh the same no other choice is more even than where ranks were cut.
+    if core.windows(2).all(|pair| pair[0].weight == pair[1].weight) {
+        return;
+    }
+    let mut weights = others();
+    for it in core.iter() {
+        weights[usize::from(it.io)] += it.weight;
+    }
+    for _ in 0..core.len() {
+        let heavier = weights[1] > weights[0];
+        let difference = weights[0].abs_diff(weights[1]);
+        let there = |is: bool| (core.iter().enumerate()).filter(move |(_, it)| it.io == is);
+        // From the heavier class this one, from the lighter one none or that one.
+        let moves = there(heavier).flat_map(|(from, it)| {
+            let pairs = there(!heavier).map(|(to, other)| (Some(to), other.weight));
+            let all = std::iter::once((None, 0)).chain(pairs);
+            all.filter(|&(_, back)| back < it.weight)
+                .map(move |(to, back)| (it.weight - back, from, to))
+        });
+        let after = |by: u64| difference.abs_diff(2 * by);
+        let best = moves.min_by_key(|&(by, from, to)| (after(by), to.is_some(), from, to));
+        let Some((by, from, to)) = best.filter(|&(by, ..)| after(by) < difference) else {
+            return;
+        };
+        core[from].io = !heavier;
+        if let Some(to) = to {
+            core[to].io = heavier;
+        }
+        weights[usize::from(heavier)] -= by;
+        weights[usize::from(!heavier)] += by;
+    }
+}
+
 /// Divides those of a core that compute among its classes anew, if some of those in the better one had more than others by
 /// more than `turn`.
 pub fn within(core: &mut [Computing], turn: Nanos) {
@@ -95,9 +134,12 @@ pub fn within(core: &mut [Computing], turn: Nanos) {
 }
 
 /// Pairs of vCPUs that change cores, at most one pair of each core: those in the better place had more by more than
-/// `lead`. `group`: vCPUs change places within it; `may`: may this vCPU run on that one of the cores?
+/// `lead`. They weigh the same, or as much less than the others as leaves the core that they come from with no more
+/// than the other one. `weights`: what all on each core weigh; `group`: vCPUs change places within it; `may`: may this
+/// vCPU run on that one of the cores?
 pub fn between(
     cores: &[Vec<Computing>],
+    weights: &[u64],
     lead: Nanos,
     group: impl Fn(usize) -> (u32, u64),
     may: impl Fn(TaskId, usize) -> bool,
@@ -117,8 +159,12 @@ pub fn between(
             let of = cores[there].iter().filter(|it| it.had < had);
             of.map(move |it| (there, *it))
         });
-        let equals = others.filter(|(_, it)| it.weight == one.weight && may(it.task, here));
-        let Some((there, other)) = equals
+        let fits = |there: usize, it: &Computing| {
+            let room = weights[there].saturating_sub(weights[here]) / 2;
+            (0..=room).contains(&it.weight.wrapping_sub(one.weight))
+        };
+        let fitting = others.filter(|(there, it)| fits(*there, it) && may(it.task, here));
+        let Some((there, other)) = fitting
             .filter(|_| !moved[here])
             .min_by_key(|(_, it)| (it.had, it.task))
         else {
@@ -149,6 +195,12 @@ mod tests {
             io: false,
         };
         (first..).zip(weights).map(one).collect()
+    }
+
+    /// What all on each core weigh, if all compute.
+    fn weights(cores: &[Vec<Computing>]) -> Vec<u64> {
+        let weight = |of: &Vec<Computing>| of.iter().map(|it| it.weight).sum();
+        cores.iter().map(weight).collect()
     }
 
     /// A period: each hardware thread is shared by weight, or one that is alone there has it.
@@ -228,6 +280,28 @@ mod tests {
         }
     }
 
+    /// Those of these weights that are I/O-bound, who are so at first; `others` as in `even_out()`.
+    fn evened(weights: &[u64], io: &[usize], others: [u64; 2]) -> Vec<usize> {
+        let mut core = core(0, weights);
+        io.iter().for_each(|&at| core[at].io = true);
+        even_out(&mut core, || others);
+        let io = core.iter().enumerate().filter(|(_, it)| it.io);
+        io.map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn classes_of_equals_weigh_as_nearly_alike_as_can_be_whoever_began_where() {
+        // 170 and 380 become 250 and 300.
+        assert_eq!(evened(&[100, 150, 230, 70], &[0, 3], [0, 0]), [0, 1]);
+        assert_eq!(evened(&[100, 150, 230, 70], &[1, 2], [0, 0]), [2, 3]);
+        assert_eq!(evened(&[100, 150, 230, 70], &[0, 1], [0, 0]), [0, 1]);
+        // Beside others of 200 in the CPU-bound class, 250 and 500 become 380 and 370.
+        assert_eq!(evened(&[100, 150, 230, 70], &[0, 1], [200, 0]), [1, 2]);
+        // Of equals the ranks decide.
+        assert_eq!(evened(&[100; 4], &[0], [0, 0]), [0]);
+        assert_eq!(evened(&[], &[], [100, 300]), [0usize; 0]);
+    }
+
     #[test]
     fn five_on_two_cores_change_places_and_have_the_same() {
         let mut cores = vec![core(0, &[100; 3]), core(10, &[100; 2])];
@@ -244,7 +318,8 @@ mod tests {
             if period % 6 != 0 {
                 continue;
             }
-            for (one, other) in between(&cores, PERIOD, |_| (0, 0), |_, _| true) {
+            let pairs = between(&cores, &weights(&cores), PERIOD, |_| (0, 0), |_, _| true);
+            for (one, other) in pairs {
                 let at = |task| {
                     cores
                         .iter()
@@ -281,23 +356,128 @@ mod tests {
         }
         let same = |_| (0, 0);
         assert_eq!(
-            between(&cores, PERIOD, same, |_, _| true),
+            between(&cores, &weights(&cores), PERIOD, same, |_, _| true),
             [(TaskId(1), TaskId(10))]
         );
         assert_eq!(
-            between(&cores, PERIOD, same, |task, _| task.0 != 10),
+            between(&cores, &weights(&cores), PERIOD, same, |task, _| task.0
+                != 10),
             [(TaskId(1), TaskId(11))]
         );
         assert_eq!(
-            between(&cores, PERIOD, |core| (core as u32, 0), |_, _| true),
+            between(
+                &cores,
+                &weights(&cores),
+                PERIOD,
+                |core| (core as u32, 0),
+                |_, _| true
+            ),
             []
         );
-        assert_eq!(between(&cores, 5 * PERIOD, same, |_, _| true), []);
+        assert_eq!(
+            between(&cores, &weights(&cores), 5 * PERIOD, same, |_, _| true),
+            []
+        );
         cores[1].iter_mut().for_each(|it| it.weight = 50);
-        assert_eq!(between(&cores, PERIOD, same, |_, _| true), []);
+        assert_eq!(
+            between(&cores, &weights(&cores), PERIOD, same, |_, _| true),
+            []
+        );
+    }
+
+    #[test]
+    fn a_heavier_one_comes_from_a_core_that_weighs_more() {
+        let cores = |here: &[u64], there: &[u64]| {
+            let mut cores = [core(0, here), core(10, there)];
+            for (at, one) in cores
+                .iter_mut()
+                .enumerate()
+                .flat_map(|(at, of)| of.iter_mut().map(move |it| (at, it)))
+            {
+                // By weight all of the second core had half of what those of the first one had.
+                one.latest = Service::of(PERIOD, 100 * (1 + at as u64));
+                one.had = Service(one.latest.0 * 8);
+            }
+            between(&cores, &weights(&cores), PERIOD, |_| (0, 0), |_, _| true)
+        };
+        // 200 and 400 become 300 each; 250 and 350 would be further off the other way round.
+        assert_eq!(cores(&[100, 100], &[200, 200]), [(TaskId(1), TaskId(10))]);
+        assert_eq!(cores(&[100, 100], &[250, 150]), [(TaskId(1), TaskId(11))]);
+        assert_eq!(cores(&[100, 100], &[250, 50]), []);
+        // Nor does a lighter one, that there is less for where it is.
+        assert_eq!(cores(&[100, 100], &[90, 90, 90]), []);
     }
 
     proptest! {
+        /// Cores weigh no less alike once two of them have changed places.
+        #[test]
+        fn no_pair_makes_cores_less_even(
+            of in prop::collection::vec(prop::collection::vec((1u64..1000, 0u64..100), 0..5), 2..5),
+        ) {
+            let mut cores = Vec::new();
+            for (at, of) in of.iter().enumerate() {
+                let weights: Vec<u64> = of.iter().map(|one| one.0).collect();
+                let mut core = core(10 * at as u32, &weights);
+                for (it, &(_, had)) in core.iter_mut().zip(of) {
+                    it.latest = Service::of(had * PERIOD, it.weight);
+                    it.had = Service(it.latest.0 * 8);
+                }
+                cores.push(core);
+            }
+            let weights = weights(&cores);
+            for (one, other) in between(&cores, &weights, PERIOD, |_| (0, 0), |_, _| true) {
+                let at = |task: TaskId| (task.0 / 10) as usize;
+                let weight = |task: TaskId| {
+                    let known = cores[at(task)].iter().find(|it| it.task == task);
+                    known.map_or(0, |it| it.weight)
+                };
+                let (here, there) = (weights[at(one)], weights[at(other)]);
+                let after = [
+                    here - weight(one) + weight(other),
+                    there - weight(other) + weight(one),
+                ];
+                prop_assert!(after[0].abs_diff(after[1]) <= here.abs_diff(there));
+            }
+        }
+
+        /// Whoever is in which class, neither one that changes it nor two that change places would make them more even,
+        /// and they are no less so than they were.
+        #[test]
+        fn nobody_is_left_who_would_make_classes_more_even(
+            of in prop::collection::vec((1u64..1000, any::<bool>()), 0..12),
+            others in prop::array::uniform2(0u64..3000),
+        ) {
+            let weights: Vec<u64> = of.iter().map(|one| one.0).collect();
+            let mut core = core(0, &weights);
+            for (it, &(_, io)) in core.iter_mut().zip(&of) {
+                it.io = io;
+            }
+            let difference = |core: &[Computing]| {
+                let weight = |io: bool| -> u64 {
+                    let there = core.iter().filter(|it| it.io == io);
+                    others[usize::from(io)] + there.map(|it| it.weight).sum::<u64>()
+                };
+                weight(false).abs_diff(weight(true))
+            };
+            let before = (core.clone(), difference(&core));
+            even_out(&mut core, || others);
+            prop_assert!(difference(&core) <= before.1);
+            if weights.windows(2).all(|pair| pair[0] == pair[1]) {
+                prop_assert_eq!(core, before.0);
+                return Ok(());
+            }
+            for from in 0..core.len() {
+                for to in 0..core.len() {
+                    let mut other = core.clone();
+                    other[from].io ^= true;
+                    if to != from && core[to].io != core[from].io {
+                        other[to].io ^= true;
+                    }
+                    prop_assert!(difference(&other) >= difference(&core));
+                }
+            }
+        }
+
         /// Whatever vCPUs had, classes weigh what they did, and nobody is lost.
         #[test]
         fn classes_weigh_what_they_did(

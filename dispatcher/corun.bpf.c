@@ -145,11 +145,15 @@ static inline bool is_changed(struct task_ctx *t, s32 cpu)
 RARE void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
 {
 	u64 was = t->vtime;
+	u64 here;
 
-	fair_arrive(t, c, cpu, changed ? FAIR_ANY_LEAD : 0);
-	if (!changed)
-		gang_moved(t, c, was);
+	here = fair_arrive(t, c, cpu);
 	t->rest = 0;
+	if (changed)
+		return;
+	if (before(here, t->vtime))
+		t->vtime = here;
+	gang_moved(t, c, was);
 }
 
 /* If another task changes `p` while `p` runs, this is called on the pCPU of that other task. */

@@ -25,20 +25,42 @@
 #include "turn.h"
 
 /*
+ * `t`, which has waited, is more than `ahead` ahead of `here`, the clock of its pCPU. It may be if
+ * that is no more than two of its turns cost: of a task that weighs little, or shares its VM's
+ * weight with many, a single one costs much. If that were forgiven, it would have several times its
+ * share by halting for a moment after each.
+ */
+RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ahead)
+{
+	u64 turns = fair_cost(2 * slice_of(p), fair_rate(p, t));
+
+	if (ahead < turns)
+		ahead = turns;
+	if (before(here + ahead, t->vtime))
+		t->vtime = here + ahead;
+}
+
+/*
  * `t`, placed on the pCPU of `c`, gets a virtual time by the clock there. Either it has waited; or
  * it was `ready` before and had to leave its pCPU: then all of its lead still counts, or it would
  * get more than its share by moving. Inlined, since a call costs each wake-up more (docs/cost.md).
  */
-INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
+INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, bool ready)
 {
 	u64 was = t->vtime;
+	u64 here, ahead;
 
 	if (ready && t->clock_cpu == t->cpu)
 		return;
-	fair_arrive(t, c, t->cpu, ready ? FAIR_ANY_LEAD : gang_ahead(t));
-	if (ready)
-		gang_moved(t, c, was);
+	here = fair_arrive(t, c, t->cpu);
 	t->rest = 0;
+	if (ready) {
+		gang_moved(t, c, was);
+		return;
+	}
+	ahead = gang_ahead(t);
+	if (before(here + ahead, t->vtime))
+		limit_lead(p, t, here, ahead);
 }
 
 /* Chooses a pCPU for `t`, which becomes ready or has to leave its pCPU. Returns it. */
@@ -64,7 +86,7 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 	activate(p, t);
 	c = place(p, t, prev);
 	if (c)
-		arrive(t, c, ready);
+		arrive(p, t, c, ready);
 	return c;
 }
 

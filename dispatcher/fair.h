@@ -27,9 +27,6 @@
 /* … and no more than this at once, ns. */
 #define CHARGE_MAX 10000000000ull
 
-/* A bound on a lead that is as good as none, ns of virtual time: half of what before() can tell. */
-#define FAIR_ANY_LEAD (1ull << 62)
-
 static inline bool before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
@@ -146,11 +143,11 @@ static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 no
 }
 
 /*
- * `t` joins `cpu`: its virtual time is converted to the clock there. It stays as far behind or
- * ahead as it was by the clock it comes from, but at most a credit behind: otherwise it would run
- * for long before any task that wakes; and at most `ahead` ahead.
+ * `t` joins `cpu`: its virtual time is converted to the clock there, which is returned. It stays as
+ * far behind or ahead as it was by the clock it comes from, but at most a credit behind: otherwise
+ * it would run for long before any task that wakes.
  */
-static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 ahead)
+static inline u64 fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
 	u64 here = shared(c->vnow);
 
@@ -162,8 +159,7 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 		t->clock_cpu = cpu;
 	}
 	t->vtime = later(t->vtime, here - knobs.sleeper_credit);
-	if (before(here + ahead, t->vtime))
-		t->vtime = here + ahead;
+	return here;
 }
 
 /*

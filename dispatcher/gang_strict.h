@@ -224,10 +224,13 @@ static inline u32 strict_next(u32 slot, u32 first)
 	return next;
 }
 
-/* Has the VM of `g`, which has a gang_ctx, had no slot since the one with this number? */
-static inline bool strict_waits_since(struct gang *g, u32 number)
+/*
+ * Has the VM of `g`, which has a gang_ctx, had none of the slots from `first` to the one that is
+ * opened? Numbers wrap after some months: what is none of these is long ago, or never was.
+ */
+static inline bool strict_waits_since(struct gang *g, u32 first, struct strict_free *free)
 {
-	return (s32)(shared(g->ctx->turn) - number) < 0;
+	return shared(g->ctx->turn) - first > free->number - first;
 }
 
 /* The strict VM `g` takes its turn in the slot, if it finds enough pCPUs. */
@@ -256,7 +259,7 @@ CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
 			break;
 		g = gang_in(slot);
 		if (g.mode == GANG_STRICT) {
-			if (!strict_waits_since(&g, free->round))
+			if (!strict_waits_since(&g, free->round, free))
 				free->others = 1;
 			else if (!strict_turn(&g, free) && free->missed == NO_VM)
 				free->missed = slot;
@@ -280,8 +283,8 @@ CALLED u32 strict_serve_others(u32 first, struct strict_free *free)
 		if (slot == NO_VM || !free->count)
 			break;
 		g = gang_in(slot);
-		if (g.mode == GANG_STRICT && !strict_waits_since(&g, free->round) &&
-		    strict_waits_since(&g, free->number) && strict_turn(&g, free))
+		if (g.mode == GANG_STRICT && !strict_waits_since(&g, free->round, free) &&
+		    strict_waits_since(&g, free->number, free) && strict_turn(&g, free))
 			free->spare = slot + 1;
 		slot = strict_next(slot, first);
 	}

@@ -33,14 +33,14 @@
 #define PULL_LOOK 8
 
 /*
- * A VM with more vCPUs than there are pCPUs cannot always be balanced. Its vCPUs take turns where
- * that makes stacking no worse.
+ * A VM with more vCPUs than pCPUs that they may use cannot always be balanced. Its vCPUs take turns
+ * where that makes stacking no worse.
  */
-static inline bool stacking_no_worse(struct task_ctx *t, s32 cpu)
+static inline bool stacking_no_worse(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct vm_ctx *vm = vm_of(t);
 
-	return vm && shared(vm->vcpus) > knobs.pcpus &&
+	return vm && shared(vm->vcpus) > room_of(p) &&
 	       siblings_at(t, cpu) <= siblings_at(t, t->cpu);
 }
 
@@ -77,7 +77,7 @@ RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, bool idle
 	*fixed += mode == PLACE_FIXED;
 	return mode != PLACE_FIXED && allowed(p, cpu) &&
 	       (mode == PLACE_CORE || mode_admits(p, t, mode, cpu) ||
-		(is_apart(mode) && (stacking_no_worse(t, cpu) || joins_stopped(t, idle))));
+		(is_apart(mode) && (stacking_no_worse(p, t, cpu) || joins_stopped(t, idle))));
 }
 
 /* `t` is about to be pulled to `cpu`: it occupies `cpu` before it moves, see occupancy.h. */
@@ -239,10 +239,10 @@ CALLED u32 some_may_run(s32 from, s32 cpu)
 }
 
 /*
- * The pCPU whose tasks are furthest behind among those with at least `least` tasks, some of which
- * wait and may run on `cpu`.
+ * The pCPU whose tasks are furthest behind among those with more than this `load` and with tasks
+ * that wait and may run on `cpu`.
  */
-CALLED s32 furthest_behind(s32 cpu, u64 least)
+CALLED s32 furthest_behind(s32 cpu, u64 load)
 {
 	s32 found = NO_PCPU;
 	u64 behind = 0;
@@ -252,7 +252,7 @@ CALLED s32 furthest_behind(s32 cpu, u64 least)
 		struct cpu_ctx *c = cpu_at(i);
 		u64 vtime;
 
-		if (!c || i == cpu || shared(c->nr) < least || !queue_length(i))
+		if (!c || i == cpu || shared(c->load) <= load || !queue_length(i))
 			continue;
 		/* The running task's virtual time is close to that of the waiting ones. */
 		vtime = shared(c->cur_vtime);
@@ -370,13 +370,15 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 }
 
 /*
- * Pulls a task from a more crowded pCPU whose clock is behind, as one was at the last look: tasks
+ * Pulls a task from a pCPU with more load whose clock is behind, as one was at the last look: tasks
  * there are owed more. `awake`: number of tasks here that are known to have just woken, and may
  * stay for a moment only.
  */
 static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule, u32 awake, u64 now)
 {
-	s32 from = furthest_behind(cpu, shared(c->nr) + 1 - awake);
+	u64 load = shared(c->load);
+	u32 nr = shared(c->nr);
+	s32 from = furthest_behind(cpu, nr ? load - load * awake / nr : load);
 	struct cpu_ctx *other = cpu_at(from);
 	u32 was = shared(c->behind);
 	bool behind;
@@ -401,6 +403,18 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 }
 
 /*
+ * How much sooner than after the interval `cpu` looks next, up to a quarter of it: by no pattern,
+ * for turns have one. If a look always came at the same place of it, it would see the same task
+ * wait each time.
+ */
+static inline u64 look_sooner(s32 cpu, u64 now)
+{
+	u32 scattered = ((u32)(now >> 10) + (u32)cpu) * 2654435761u >> 16;
+
+	return (knobs.balance_interval >> 2) * scattered >> 16;
+}
+
+/*
  * A busy pCPU looks at others: it evens out loads first, and then what tasks are owed. `awake`:
  * number of tasks that have just woken here.
  */
@@ -411,7 +425,7 @@ CALLED u32 pull_busy(s32 cpu, u32 awake, u64 now)
 
 	if (!c)
 		return false;
-	store(c->balanced_at, now);
+	store(c->balanced_at, now - look_sooner(cpu, now));
 	if (!pull_load(cpu, c, &rule))
 		return pull_owed(cpu, c, &rule, awake, now);
 	store(c->behind, 0); /* the last look's finding about clocks is void now */

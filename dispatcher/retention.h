@@ -150,10 +150,12 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 {
 	struct pcpu_conf *conf = core_conf(cpu);
 	struct cpu_ctx *c = cpu_at(cpu);
+	struct vm_ctx *vm = vm_of(t);
 	u32 id, waiting;
 	u64 hold;
 
-	if (!conf || !c || t->vm == NO_VM || t->state != TASK_RUNNING)
+	/* VMs that no policy speaks of (`--only`) are in fair order, without holds. */
+	if (!conf || !c || !vm || !vm_conf_of(t, vm) || t->state != TASK_RUNNING)
 		return;
 	hold = shared(conf->hold);
 	if (!hold || (shared(c->cur_is) & CUR_AWAY))

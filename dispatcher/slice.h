@@ -98,10 +98,14 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 	}
 	/* Hardware threads of cores under a plan do not look. */
 	looks = partner_of(cpu) == NO_PCPU && balance_is_due(c, now);
-	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) || looks)
+	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) || looks) {
 		kick(cpu, KICK_PREEMPT);
-	else
-		look_in(c, cpu, gang_timer(knobs.slice, c), now);
+		return;
+	}
+	/* Nothing is there to choose between. As with each turn, the clock advances. */
+	if (shared(c->runs))
+		store(c->vnow, later(shared(c->vnow), fair_current(c, now)));
+	look_in(c, cpu, gang_timer(knobs.slice, c), now);
 }
 
 #endif

@@ -77,16 +77,25 @@ RARE s32 unresponsive(s32 cpu, u64 now)
 RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 {
 	u64 now = now_ns();
+	bool rescued;
 	s32 from;
 
 	store(c->tick, at);
 	if (now - shared(c->rescued_at) < STARVE_LOOK)
 		return false;
 	store(c->rescued_at, now);
-	if (rescue_from(cpu, cpu, c, now))
-		return true;
-	from = unresponsive(cpu, now);
-	return from != NO_PCPU && rescue_from(from, cpu, c, now);
+	from = NO_PCPU;
+	rescued = rescue_from(cpu, cpu, c, now);
+	if (!rescued)
+		from = unresponsive(cpu, now);
+	if (from != NO_PCPU)
+		rescued = rescue_from(from, cpu, c, now);
+	if (rescued) {
+		/* There may be more of them: dispatch looks again when this one's turn is over. */
+		store(c->rescued_at, now - STARVE_LOOK);
+		store(c->tick, at - 1);
+	}
+	return rescued;
 }
 
 /*

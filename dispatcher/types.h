@@ -406,9 +406,11 @@ struct knobs {
 	u16 groups;		/* 1: tasks' cgroups are looked at; 0: no task has any */
 	u16 gangs;		/* 1: VMs have gang modes; 0: all are GANG_NONE; with_gangs() */
 	u16 cores;		/* 1: pcpu_confs are valid; 0: all are void; with_cores() */
-	u16 tasks; /* 1: there are task_confs; 0: there are none. The kernel's build only */
-	u16 micro; /* 1: some tasks have micro slices; 0: none has; with_micro() */
-	u32 llcs;  /* number of last-level caches, at least 1 */
+	u16 tasks;	  /* 1: there are task_confs; 0: there are none. The kernel's build only */
+	u16 micro;	  /* 1: some tasks have micro slices; 0: none has; with_micro() */
+	u32 llcs;	  /* number of last-level caches, at least 1 */
+	u32 online_pcpus; /* how many pCPUs may be used */
+	u32 pad;
 	u16 sibling[MAX_PCPUS]; /* the other hardware thread of its core, plus 1; 0: none */
 	u16 llc[MAX_PCPUS];	/* its last-level cache, below `llcs` */
 };

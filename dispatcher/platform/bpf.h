@@ -380,6 +380,12 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 	       (!is_pinned(p) || cpu == raw_task_cpu(p));
 }
 
+/* Offline pCPUs may be among these. */
+static inline u32 raw_room(struct task_struct *p)
+{
+	return (u32)p->nr_cpus_allowed;
+}
+
 static inline bool raw_is_bound(struct task_struct *p)
 {
 	return p->nr_cpus_allowed == 1 || is_pinned(p);

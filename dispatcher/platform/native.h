@@ -425,13 +425,18 @@ static inline void queue_changed(u64 queue)
 }
 #endif
 
-static inline bool raw_is_bound(struct task_struct *p)
+static inline u32 raw_room(struct task_struct *p)
 {
 	u32 pcpus = 0;
 
 	for (u32 i = 0; i < words_in_use(); i++)
 		pcpus += (u32)__builtin_popcountll(p->allowed[i]);
-	return pcpus == 1;
+	return pcpus;
+}
+
+static inline bool raw_is_bound(struct task_struct *p)
+{
+	return raw_room(p) == 1;
 }
 
 static inline u32 raw_weight(struct task_struct *p)

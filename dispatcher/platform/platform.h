@@ -99,6 +99,14 @@ static inline bool is_bound(struct task_struct *p)
 	return tap_in(IN_BOUND, raw_is_bound(p));
 }
 
+/* How many pCPUs may `p` run on, at most? */
+static inline u32 room_of(struct task_struct *p)
+{
+	u32 room = (u32)tap_in(IN_ROOM, raw_room(p));
+
+	return room < knobs.online_pcpus ? room : knobs.online_pcpus;
+}
+
 /* The last-level cache of `cpu`. */
 static inline u32 llc_of(s32 cpu)
 {

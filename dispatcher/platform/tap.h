@@ -42,6 +42,7 @@ enum tap_kind {
 	IN_TICK = 22,
 	IN_WAS_VCPU = 23,
 	IN_MICRO = 24, /* recorded only if it is not 0 */
+	IN_ROOM = 25,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

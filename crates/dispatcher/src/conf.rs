@@ -315,6 +315,10 @@ pub struct Knobs {
     pub micro: u16,
     /// How many last-level caches there are, at least 1.
     pub llcs: u32,
+    /// How many pCPUs may be used.
+    pub online_pcpus: u32,
+    /// Nothing.
+    pub pad: u32,
     /// The other hardware thread of a pCPU's core, plus 1; 0: it has none.
     pub sibling: [u16; MAX_PCPUS],
     /// A pCPU's last-level cache, below `llcs`.

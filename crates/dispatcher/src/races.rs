@@ -123,6 +123,8 @@ fn host(vcpus: u32) -> Native<Host> {
         tasks: 0,
         micro: 0,
         llcs: 1,
+        online_pcpus: PCPUS,
+        pad: 0,
         sibling: [0; MAX_PCPUS],
         llc: [0; MAX_PCPUS],
     };

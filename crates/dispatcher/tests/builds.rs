@@ -198,6 +198,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             tasks: 0,
             micro: 0,
             llcs: sharing.llcs,
+            online_pcpus: pcpus,
+            pad: 0,
             sibling: sharing.sibling,
             llc: sharing.llc,
         };

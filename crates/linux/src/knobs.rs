@@ -92,6 +92,7 @@ pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet, sharing: &Sharing
         groups: 1,
         online: *online.words(),
         llcs: sharing.llcs,
+        online_pcpus: online.len(),
         sibling: sharing.sibling,
         llc: sharing.llc,
         ..types::knobs::default()

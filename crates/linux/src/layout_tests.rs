@@ -87,6 +87,6 @@ fn what_it_is_told_is_laid_out_alike() {
     }
     same! { Knobs = knobs:
         slice wakeup_gran sleeper_credit max_lead balance_interval online pcpus placement
-        slice_timer groups gangs cores tasks micro llcs sibling llc
+        slice_timer groups gangs cores tasks micro llcs online_pcpus pad sibling llc
     }
 }

@@ -272,8 +272,10 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         tasks: u32_at(bytes, 120) as u16,
         micro: (u32_at(bytes, 120) >> 16) as u16,
         llcs: u32_at(bytes, 124),
-        sibling: std::array::from_fn(|at| u16_at(bytes, 128 + 2 * at)),
-        llc: std::array::from_fn(|at| u16_at(bytes, 128 + 2 * (MAX_PCPUS + at))),
+        online_pcpus: u32_at(bytes, 128),
+        pad: 0,
+        sibling: std::array::from_fn(|at| u16_at(bytes, 136 + 2 * at)),
+        llc: std::array::from_fn(|at| u16_at(bytes, 136 + 2 * (MAX_PCPUS + at))),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Context {
     pub(super) groups: *mut GroupCtx,
     pub(super) current: *mut TaskStruct,
     pub(super) knobs: Knobs,
-    slots: GangSlots,
+    pub(super) slots: GangSlots,
     pub(super) now: u64,
     pub(super) cpu: i32,
     vms_seen: u32,

@@ -103,6 +103,42 @@ fn weights_are_products_along_the_path() {
     assert_near(&shares(&outcome, 1), &[0.25, 0.5, 0.25], 0.05);
 }
 
+/// A turn of a vCPU that shares a slice's weight with seven others costs eight times what a turn alone costs, and one in
+/// an idle cgroup some three hundred times: that is not forgiven because the vCPU halts for a moment.
+#[test]
+fn who_halts_for_a_moment_owes_what_it_has_run() {
+    let mut groups = vec![PLAIN];
+    groups.extend([weighs(100, Some(0)); 8]);
+    let mut tasks = hogs(8, 1);
+    for task in &mut tasks[4..] {
+        (task.run, task.sleep) = (5 * MS / 2, MS / 2);
+    }
+    let of_vms = [1, 2, 3, 4, 5, 6, 7, 8];
+    let outcome = run(1, tasks, groups, &of_vms, 20 * SEC);
+    assert_near(&shares(&outcome, 1), &[0.125; 8], 0.15);
+
+    let idle = Cgroup {
+        idle: true,
+        ..PLAIN
+    };
+    let mut tasks = hogs(2, 1);
+    (tasks[0].run, tasks[0].sleep) = (2 * MS, MS);
+    let outcome = run(1, tasks, vec![idle, PLAIN], &[0, 1], 20 * SEC);
+    let seen = shares(&outcome, 1);
+    assert!(seen[0] < 0.02, "{seen:?}");
+}
+
+/// VMs of as many vCPUs as pCPUs have what they weigh, wherever their vCPUs came to be.
+#[test]
+fn weights_hold_on_pcpus_that_cannot_be_loaded_alike() {
+    for pcpus in [4, 8] {
+        let groups = vec![weighs(100, None), weighs(200, None), weighs(400, None)];
+        let outcome = run(pcpus, hogs(3, pcpus), groups, &[0, 1, 2], 60 * SEC);
+        let wanted = [1.0 / 7.0, 2.0 / 7.0, 4.0 / 7.0];
+        assert_near(&shares(&outcome, pcpus), &wanted, 0.06);
+    }
+}
+
 /// A task that does not want to run leaves its part to those in its slice, not to others.
 #[test]
 fn what_a_sibling_leaves_stays_in_the_slice() {

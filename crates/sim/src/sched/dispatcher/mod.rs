@@ -131,6 +131,8 @@ impl<K: Kind> Dispatcher<K> {
             tasks: 0,
             micro: 0,
             llcs: sharing.llcs,
+            online_pcpus: pcpus,
+            pad: 0,
             sibling: sharing.sibling,
             llc: sharing.llc,
         };

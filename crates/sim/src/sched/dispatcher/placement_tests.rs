@@ -91,6 +91,26 @@ fn load_conscious_vcpus_leave_a_pcpu_that_is_not_light() {
     assert_ne!(goes_to(300), 0);
 }
 
+/// A VM with more vCPUs than pCPUs that they may use takes turns at sharing one, whatever else the host has.
+#[test]
+fn vcpus_of_a_vm_that_is_too_large_for_its_cpuset_take_turns() {
+    for (topology, on) in [
+        ("1n1l4c1t", "0-3"),
+        ("1n1l8c1t", "0-3"),
+        ("1n1l8c1t", "0,2,5,7"),
+    ] {
+        let jobs: Vec<Job> = (0..5).map(|n| Job::hog().vcpu(0, n).on(on)).collect();
+        let params = host(topology, 1000);
+        let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+        let placed = Placed(dispatcher, Placement::Balance, Gang::None);
+        let (outcome, _) = run(&params, placed, Jobs::new(jobs, 1), SEC, 6 * SEC);
+        let shares = run_shares(&outcome);
+        let least = shares.iter().copied().fold(f64::MAX, f64::min);
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        assert!(least / most > 0.75, "{topology}, {on}: {shares:?}");
+    }
+}
+
 /// Which pCPUs run which tasks at `at`, in both builds.
 fn running(topology: &str, jobs: &[Job], at: u64) -> Vec<(u32, u32)> {
     let params = host(topology, 1000);

@@ -134,19 +134,20 @@ fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
 /// however long slices are and however many such there are.
 #[test]
 fn a_starving_vcpu_has_a_short_turn() {
-    for slice in [3 * MS, 90 * MS] {
+    for (slice, many) in [(3 * MS, 10), (90 * MS, 10), (3 * MS, 60), (90 * MS, 60)] {
         let params = DispatcherParams {
             slice,
             ..DispatcherParams::default()
         };
         let heavy = Job::hog().weight(10_000).vcpu(0, 0);
-        let light = (0..10).map(|n| Job::hog().weight(1).vcpu(1 + n, 0));
+        let light = (0..many).map(|n| Job::hog().weight(1).vcpu(1 + n, 0));
         let jobs = Jobs::new([heavy].into_iter().chain(light).collect(), 1);
         let host = host("1n1l1c1t", 1000);
         let sched = Dispatcher::new(params, &host);
         let (outcome, _) = run(&host, sched, jobs, SEC, 21 * SEC);
         let shares = run_shares(&outcome);
-        assert!(shares[0] > 0.99, "slice {slice}: {shares:?}");
+        // A light one is owed a ten-thousandth, or what keeps it from starving: 50 us a second.
+        assert!(shares[0] > 0.98, "slice {slice}, {many}: {shares:?}");
         for vm in &outcome.vms[1..] {
             let most = vm.ready_waits.max();
             assert!(most < 3 * SEC, "slice {slice}: ready for {most} ns");

@@ -76,6 +76,24 @@ fn strict_gives_a_vcpu_that_wakes_in_the_slot_what_is_available() {
     assert_eq!(of_task(&runs, 1)[0], 20 * MS);
 }
 
+/// Slots are numbered in 32 bits, of which 10 ms each use up half in 248 days: a VM that comes then, or has slept for
+/// that long, has slots like any other.
+#[test]
+fn strict_has_slots_for_vms_that_come_after_months() {
+    for number in [0, 0x7fff_ffff, 0x8000_0001, u32::MAX - 5] {
+        let params = host("1n1l1c1t", 1000);
+        let mut sched = placed(&params, STRICT);
+        sched.0.native.slots_have_been(number);
+        let jobs = Jobs::new(hogs(&[1, 1], 0), 1);
+        let (outcome, _) = run(&params, sched, jobs, 0, SEC);
+        let shares = run_shares(&outcome);
+        assert!(
+            shares.iter().all(|share| *share > 0.45),
+            "{number:x}: {shares:?}"
+        );
+    }
+}
+
 /// Hogs of VMs of so many vCPUs, each of which may use these pCPUs only.
 fn hogs_on(vms: &[(u32, &str)]) -> Vec<Job> {
     let vcpus = |((size, on), vm): (&(u32, &str), u32)| {

@@ -144,7 +144,7 @@ fn a_starving_vcpu_has_a_short_turn() {
         let jobs = Jobs::new([heavy].into_iter().chain(light).collect(), 1);
         let host = host("1n1l1c1t", 1000);
         let sched = Dispatcher::new(params, &host);
-        let (outcome, _) = run(&host, sched, jobs, SEC, 21 * SEC);
+        let (outcome, _) = run(&host, sched, jobs, 10 * SEC, 30 * SEC);
         let shares = run_shares(&outcome);
         // A light one is owed a ten-thousandth, or what keeps it from starving: 50 us a second.
         assert!(shares[0] > 0.98, "slice {slice}, {many}: {shares:?}");

@@ -17,6 +17,9 @@ const FETCHED: u32 = 13;
 /// The slot of a VM, as it was found.
 const VM_SLOT: u32 = 16;
 
+/// The shortest turn.
+const SLICE_MIN: Nanos = 50_000;
+
 /// `enum task_state`: it wants a pCPU.
 const READY: u32 = 1;
 
@@ -413,6 +416,37 @@ fn a_task_that_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_nex
     );
     let delay = native.services().delay;
     assert!(delay <= 100_000, "{delay}");
+}
+
+/// All tasks that a quota has kept waiting begin at the same moment, and each looks at what is left before any of them
+/// has taken something.
+#[test]
+fn what_others_take_of_a_quota_meanwhile_is_not_taken_twice() {
+    let mut native = host(1);
+    let conf = GroupConf {
+        quota: 10_000_000,
+        period: 100_000_000,
+        weight: 100,
+        limited: 1,
+        ..GroupConf::default()
+    };
+    native.configure_group(0, conf);
+    native.task(0).group = 1;
+    native.select_cpu(1, 0, 0, 0, None);
+    native.enqueue(1, 0, 0);
+    let group = native.groups();
+    // SAFETY: as in between(): a cgroup's books, and nobody is at work on them now.
+    unsafe { (*group).left = 9_999_999 };
+    native.services().between = Some(Between {
+        when: When::Read(SHARED, 9_999_999),
+        // SAFETY: the same.
+        does: Box::new(move |_| unsafe { (*group).left = 0 }),
+    });
+    native.running(2, 0, 0);
+    assert!(native.services().between.is_none(), "nobody looked");
+    assert_eq!(native.peek(0).ctx.reserved, SLICE_MIN);
+    let left = native.group(0).map(|group| group.left);
+    assert_eq!(left, Some(-(SLICE_MIN as i64)));
 }
 
 /// What came of an interrupt that a sibling waits for.

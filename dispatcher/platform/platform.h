@@ -191,6 +191,21 @@ static inline bool claim_idle(s32 cpu)
 	return tap_in(IN_CLAIM_IDLE, raw_claim_idle(cpu));
 }
 
+/*
+ * Claims `cpu`, which idles as far as is known here; false if a task of a higher class has it, or
+ * another callback was first. Recorded only then.
+ */
+static inline bool answers(s32 cpu)
+{
+	return !tap_if(IN_NO_ANSWER, !raw_claim_idle(cpu));
+}
+
+/* Does no task of this scheduler run on the pCPU of `c`? Recorded only then. */
+static inline bool runs_nothing(struct cpu_ctx *c)
+{
+	return tap_if(IN_RUNS_NOTHING, !*(volatile u16 *)&c->runs);
+}
+
 /* Number of tasks in the queue of `cpu`. */
 static inline u32 queue_length(s32 cpu)
 {

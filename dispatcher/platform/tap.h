@@ -41,7 +41,9 @@ enum tap_kind {
 	IN_BOUND = 21,
 	IN_TICK = 22,
 	IN_WAS_VCPU = 23,
-	IN_MICRO = 24, /* recorded only if it is not 0 */
+	IN_MICRO = 24,	      /* recorded only if it is not 0, */
+	IN_RUNS_NOTHING = 26, /* and so are these */
+	IN_NO_ANSWER = 27,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

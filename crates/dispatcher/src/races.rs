@@ -62,6 +62,8 @@ struct Host {
     between: Option<Between>,
     /// How many wait for each pCPU.
     waits: [u32; PCPUS as usize],
+    /// pCPUs that idle for the kernel, a bit each, until somebody claims them.
+    answer: u32,
     /// How long the last timer that was started takes.
     delay: Nanos,
     /// pCPUs that were asked to schedule, and how.
@@ -78,8 +80,10 @@ impl Services for Host {
         value
     }
 
-    fn claim_idle(&mut self, _cpu: u32) -> bool {
-        false
+    fn claim_idle(&mut self, cpu: u32) -> bool {
+        let answers = self.answer >> cpu & 1 != 0;
+        self.answer &= !(1 << cpu);
+        answers
     }
     fn queue_length(&mut self, queue: u64) -> u32 {
         self.waits[queue as usize % self.waits.len()]
@@ -110,14 +114,19 @@ impl Services for Host {
 
 /// A host with so many vCPUs of [`VM`], each of which has run and waits.
 fn host(vcpus: u32) -> Native<Host> {
+    host_of(PCPUS, vcpus)
+}
+
+/// The same on so many pCPUs.
+fn host_of(pcpus: u32, vcpus: u32) -> Native<Host> {
     let knobs = Knobs {
         slice: 3_000_000,
         wakeup_gran: 1_000_000,
         sleeper_credit: 3_000_000,
         max_lead: 6_000_000,
         balance_interval: 4_000_000,
-        online: PcpuSet::first(PCPUS),
-        pcpus: PCPUS,
+        online: PcpuSet::first(pcpus),
+        pcpus,
         placement: 0,
         slice_timer: 0,
         groups: 0,
@@ -132,6 +141,7 @@ fn host(vcpus: u32) -> Native<Host> {
     let mut native = Native::new(knobs, Host::default());
     for number in 0..vcpus {
         let vcpu = add_vcpu(&mut native, number);
+        native.task(vcpu).allowed = PcpuSet::first(pcpus);
         native.select_cpu(0, 0, vcpu, 0, None);
         assert_eq!(native.task(vcpu).ctx.vm, VM);
         native.running(0, 0, vcpu);
@@ -447,6 +457,35 @@ fn what_others_take_of_a_quota_meanwhile_is_not_taken_twice() {
     assert_eq!(native.peek(0).ctx.reserved, SLICE_MIN);
     let left = native.group(0).map(|group| group.left);
     assert_eq!(left, Some(-(SLICE_MIN as i64)));
+}
+
+/// On four pCPUs a task of a higher class has the first, whose own task has been pulled away: nothing runs or waits there,
+/// as far as the dispatcher knows. The second is busy. Another one wakes, and is placed on the first. So may be one that a
+/// task of a higher class has taken while it idled.
+#[test]
+fn a_task_placed_where_a_higher_class_runs_has_another_pcpu_called() {
+    for (first, third, called) in [(0, 1, 2), (1, 1, 2), (0, 0, 3), (1, 0, 3)] {
+        let mut native = host_of(4, 2);
+        native.select_cpu(1_000, 1, 1, 1, None);
+        native.task(1).cpu = 1;
+        native.running(1_000, 1, 1);
+        native.task(0).cpu = 0;
+        for cpu in [0, 2, 3] {
+            // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
+            let books = unsafe { &mut *native.cpus().wrapping_add(cpu) };
+            assert_eq!((books.load, books.runs), (0, 0));
+            books.idle = if cpu == 0 { first } else { 1 };
+        }
+        native.services().answer = third << 2 | 1 << 3;
+        native.services().kicked.clear();
+        assert_eq!(native.select_cpu(2_000, 1, 0, 0, Some(1)), 0);
+        native.enqueue(2_000, 1, 0);
+        let kicked = &native.services().kicked;
+        assert!(
+            kicked.contains(&(called, Kick::Idle)),
+            "{kicked:?}, wanted {called}; idle {first}"
+        );
+    }
 }
 
 /// What came of an interrupt that a sibling waits for.

@@ -201,8 +201,11 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	callback_end(0);
 }
 
-/* `t` loses its pCPU, and wants to run on. */
-static inline void interrupted(struct task_ctx *t, u64 now)
+/*
+ * `t` loses its pCPU, and wants to run on. If dispatch has named no task for a pCPU, the kernel
+ * lets it idle, though it keeps a task for it.
+ */
+static inline void interrupted(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(t->cpu);
 
@@ -220,6 +223,8 @@ static inline void interrupted(struct task_ctx *t, u64 now)
 		return;
 	store(c->runs, 0);
 	turn_cut(t, c, now);
+	if (kernel_keeps(p))
+		kick(t->cpu, KICK_IDLE);
 }
 
 /* `t`, which ran, blocks; or it is taken off its pCPU to be changed, and queued at once. */
@@ -254,7 +259,7 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 		micro_ran(p, t, now);
 	if (runnable) {
 		put_in_reach(p);
-		interrupted(t, now);
+		interrupted(p, t, now);
 	} else {
 		blocks(p, t, now);
 	}

@@ -99,6 +99,15 @@ static inline bool is_bound(struct task_struct *p)
 	return tap_in(IN_BOUND, raw_is_bound(p));
 }
 
+/*
+ * `p`, which runs, loses its pCPU and wants to run on: does the kernel keep it for that pCPU, and
+ * not have it queued? Recorded only then.
+ */
+static inline bool kernel_keeps(struct task_struct *p)
+{
+	return tap_if(IN_KEPT, raw_kernel_keeps(p));
+}
+
 /* The last-level cache of `cpu`. */
 static inline u32 llc_of(s32 cpu)
 {

@@ -44,6 +44,7 @@ enum tap_kind {
 	IN_MICRO = 24,	      /* recorded only if it is not 0, */
 	IN_RUNS_NOTHING = 26, /* and so are these */
 	IN_NO_ANSWER = 27,
+	IN_KEPT = 28,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -125,7 +125,7 @@ pub struct TaskStruct {
     pub queued_vtime: u64,
     pub allowed: PcpuSet,
     pub group: u32,
-    pub pad: u32,
+    pub pinned: u32,
     pub conf: TaskConf,
     pub ctx: TaskCtx,
 }

@@ -488,6 +488,30 @@ fn a_task_placed_where_a_higher_class_runs_has_another_pcpu_called() {
     }
 }
 
+/// A task with a pCPU, in the midst of its turn, that may not be moved for a moment; it was queued by another clock once.
+fn pinned() -> Native<Host> {
+    let mut native = host(1);
+    native.select_cpu(1_000, 0, 0, 0, None);
+    native.enqueue(1_000, 0, 0);
+    native.running(2_000, 0, 0);
+    native.task(0).queued_vtime = 65_000_000_000;
+    native.task(0).pinned = 1;
+    native.services().kicked.clear();
+    native
+}
+
+/// The kernel does not have it queued when it is interrupted, but keeps it for its pCPU, which it may let idle.
+#[test]
+fn a_pcpu_that_keeps_a_task_to_itself_does_not_idle() {
+    for pinned_down in [true, false] {
+        let mut native = pinned();
+        native.task(0).pinned = pinned_down.into();
+        native.stopping(3_002_000, 0, 0, true);
+        let kicked = native.services().kicked.contains(&(0, Kick::Idle));
+        assert_eq!(kicked, pinned_down);
+    }
+}
+
 /// What came of an interrupt that a sibling waits for.
 struct Awaited {
     /// Was the vCPU ready then?

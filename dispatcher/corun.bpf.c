@@ -168,9 +168,13 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	changed = is_changed(t, cpu);
 	if (occupancy_start(t, c, cpu, id_of(p)))
 		starts_unqueued(t, c, cpu, changed);
-	/* A task that was queued is active already. */
-	if (!t->queued)
+	/* A task that was queued is active already. One that the kernel has not had queued since it
+	 * was interrupted has no place in the order to go on from. */
+	if (!t->queued) {
 		activate_late(p, t);
+		if (t->rest && begins_anew())
+			t->rest = 0;
+	}
 	rescued = is_rescued(t, c, ready);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;

@@ -108,6 +108,15 @@ static inline bool kernel_keeps(struct task_struct *p)
 	return tap_if(IN_KEPT, raw_kernel_keeps(p));
 }
 
+/*
+ * True: the turn of a task that was interrupted, and not queued since, begins anew. In recordings
+ * of older dispatchers it goes on.
+ */
+static inline bool begins_anew(void)
+{
+	return tap_if(IN_ANEW, true);
+}
+
 /* The last-level cache of `cpu`. */
 static inline u32 llc_of(s32 cpu)
 {

@@ -45,6 +45,7 @@ enum tap_kind {
 	IN_RUNS_NOTHING = 26, /* and so are these */
 	IN_NO_ANSWER = 27,
 	IN_KEPT = 28,
+	IN_ANEW = 29,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -512,6 +512,15 @@ fn a_pcpu_that_keeps_a_task_to_itself_does_not_idle() {
     }
 }
 
+/// Its turn begins anew, by the clock of its pCPU.
+#[test]
+fn a_task_that_was_not_queued_since_it_was_interrupted_does_not_go_on_where_it_was_queued_last() {
+    let mut native = pinned();
+    native.stopping(1_002_000, 0, 0, true);
+    native.running(1_003_000, 0, 0);
+    assert_eq!(native.cpu(0).turn_vtime, native.peek(0).ctx.vtime);
+}
+
 /// What came of an interrupt that a sibling waits for.
 struct Awaited {
     /// Was the vCPU ready then?

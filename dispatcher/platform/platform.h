@@ -14,6 +14,8 @@
 #include "native.h"
 #endif
 
+#include "counted.h"
+
 /* The queue (dispatch queue, DSQ) of a pCPU: one each, ordered by virtual time. */
 static inline u64 queue_of(s32 cpu)
 {
@@ -524,5 +526,17 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 		tap_out(OUT_STORE, (value));                                                       \
 		tap_in(IN_FETCHED, raw_exchange_if_zero(lvalue, value));                           \
 	})
+
+/*
+ * A cgroup that weighs `weight` begins to want to run, or ceases to (`gone`): by how much does what
+ * it counts in the one around it change? By its weight, and what is recorded is only how far it is
+ * something else: its weight has changed since, or another callback counts it at the same time.
+ */
+static inline s64 recounted(struct group_ctx *g, u32 weight, bool gone)
+{
+	s64 usual = gone ? -(s64)weight : (s64)weight;
+
+	return usual + (s64)tap_if(IN_RECOUNTED, (u64)(group_recounted(g, weight) - usual));
+}
 
 #endif

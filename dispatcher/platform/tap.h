@@ -46,6 +46,7 @@ enum tap_kind {
 	IN_NO_ANSWER = 27,
 	IN_KEPT = 28,
 	IN_ANEW = 29,
+	IN_RECOUNTED = 30,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -110,7 +110,7 @@ pub struct GroupCtx {
     pub period_end: u64,
     pub freed_at: u64,
     pub members: u32,
-    pub pad: u32,
+    pub counted: u32,
 }
 
 /// `struct task_struct` of the native build: a host task as the dispatcher sees it.

@@ -172,9 +172,12 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	changed = is_changed(t, cpu);
 	if (occupancy_start(t, c, cpu, id_of(p)))
 		starts_unqueued(t, c, cpu, changed);
-	/* A task that was queued is active already. */
-	if (!t->queued)
+	/* A task that was queued is active already. One that the kernel has not had queued since it
+	 * was interrupted has no place in the order to go on from. */
+	if (!t->queued) {
 		activate_late(p, t);
+		t->rest = 0;
+	}
 	rescued = is_rescued(t, c, ready);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
@@ -205,8 +208,11 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	callback_end(0);
 }
 
-/* `t` loses its pCPU, and wants to run on. */
-static inline void interrupted(struct task_ctx *t, u64 now)
+/*
+ * `t` loses its pCPU, and wants to run on. If dispatch has named no task for a pCPU, the kernel
+ * lets it idle, though it keeps a task for it.
+ */
+static inline void interrupted(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(t->cpu);
 
@@ -224,6 +230,8 @@ static inline void interrupted(struct task_ctx *t, u64 now)
 		return;
 	store(c->runs, 0);
 	turn_cut(t, c, now);
+	if (kernel_keeps(p))
+		kick(t->cpu, KICK_IDLE);
 }
 
 /* `t`, which ran, blocks; or it is taken off its pCPU to be changed, and queued at once. */
@@ -258,7 +266,7 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 		micro_ran(p, t, now);
 	if (runnable) {
 		put_in_reach(p);
-		interrupted(t, now);
+		interrupted(p, t, now);
 	} else {
 		blocks(p, t, now);
 	}

@@ -127,6 +127,9 @@ static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct c
 			call_other(p, cpu);
 		return;
 	}
+	/* A task of a higher class may have taken it from one that has been pulled away. */
+	if (t->woken == WOKEN_UNANSWERED && runs_nothing(c))
+		call_other(p, cpu);
 	/* Where `cpu` is not the pCPU of its runqueue, the kernel inserts `p` only after this
 	 * callback: `cpu` may go idle in between, whatever was read above. */
 	if (task_cpu_of(p) != cpu) {

@@ -102,12 +102,12 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
 /* A member of `group` that weighs `weight` begins to want to run, or ceases to (`gone`). */
 CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 {
+	s64 delta = gone ? -(s64)weight : (s64)weight;
 	struct group_conf *conf;
 	struct group_ctx *g;
 	s32 level;
 
 	for_each_group (level, conf, g, group) {
-		s64 delta = gone ? -(s64)weight : (s64)weight;
 		u32 others;
 
 		if (level)
@@ -118,7 +118,7 @@ CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 		if (others != (gone ? 1 : 0))
 			break;
 		/* The cgroup as a whole begins to want to run, or ceases to. */
-		weight = shared(conf->weight);
+		delta = recounted(g, shared(conf->weight), gone);
 		group = group_around(conf);
 	}
 	return 0;

@@ -11,8 +11,9 @@
  *     pCPUs look for busier ones, an idle pCPU is called for it: at once if its turn is over; if it
  *     was interrupted, when it has waited for longer than caches are worth. Most tasks that
  *     interrupt run for some microseconds (kworkers, interrupt threads);
- *   - a task that woke on a pCPU that seemed to idle and does not answer, since a task of a higher
- *     class (SCHED_FIFO, SCHED_DEADLINE) has it, which a sched_ext scheduler is not told.
+ *   - a task that woke on a pCPU where nothing seemed to run and that does not answer, since a task
+ *     of a higher class (SCHED_FIFO, SCHED_DEADLINE) has it, which a sched_ext scheduler is not
+ *     told: it took that pCPU while it idled, or from a task that has been pulled away since.
  */
 #ifndef CORUN_IDLE_H
 #define CORUN_IDLE_H
@@ -27,9 +28,25 @@
  */
 #define OFFER_AFTER 500000ull
 
+/* Calls any pCPU other than `cpu` that `p` may run on and that answers. */
+RARE void call_any(struct task_struct *p, s32 cpu)
+{
+	s32 i;
+
+	for_each_allowed (i, p) {
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (!c || i == cpu || !shared(c->idle) || !answers(i))
+			continue;
+		kick(i, KICK_IDLE);
+		break;
+	}
+}
+
 /*
  * Calls an idle pCPU other than `cpu` that `p` may run on, if there is one: preferably with the
- * same last-level cache, and of these one of an idle core.
+ * same last-level cache, and of these one of an idle core. If a task of a higher class has that
+ * one, any other.
  */
 RARE void call_other(struct task_struct *p, s32 cpu)
 {
@@ -51,8 +68,12 @@ RARE void call_other(struct task_struct *p, s32 cpu)
 		if (!rank)
 			break;
 	}
-	if (best != NO_PCPU)
+	if (best == NO_PCPU)
+		return;
+	if (answers(best))
 		kick(best, KICK_IDLE);
+	else
+		call_any(p, cpu);
 }
 
 /* `p` was queued on `cpu`: calls that if it idles, else another pCPU. */

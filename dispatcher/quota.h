@@ -160,19 +160,30 @@ CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 	return want;
 }
 
-/* Takes `ns` from the quotas around `group`, or gives it back if below 0. */
-CALLED u32 quota_take(u32 group, s64 ns)
+/*
+ * Takes `ns` from the quotas around `group`, or gives it back if below 0. Returns the least that
+ * any of them had before, 0 if that is below 0.
+ */
+CALLED u64 quota_take(u32 group, s64 ns)
 {
+	u64 least = ~0ull;
 	struct group_conf *conf;
 	struct group_ctx *g;
 	s32 level;
 
 	for_each_group (level, conf, g, group) {
-		if (shared(conf->quota))
-			fetch_add(g->left, -ns);
+		s64 had;
+
+		if (shared(conf->quota)) {
+			had = (s64)fetch_add(g->left, -ns);
+			if (had < 0)
+				had = 0;
+			if ((u64)had < least)
+				least = (u64)had;
+		}
 		group = group_around(conf);
 	}
-	return 0;
+	return least;
 }
 
 /* When did something become left again last in any of the quotas around `group`? */
@@ -208,6 +219,23 @@ INLINED u64 quota_out(struct task_ctx *t, u64 now)
 	return is_limited(t->group) ? quota_wait(t->group, now) : 0;
 }
 
+/*
+ * Takes `slice` ns, which the quotas around `group` have offered, or as much of it as they have by
+ * now: all parked tasks are released at the same moment, and others may have taken it since.
+ * Returns how much that is.
+ */
+static inline u64 quota_reserve(u32 group, u64 slice)
+{
+	u64 had = quota_take(group, (s64)slice);
+
+	if (had < SLICE_MIN)
+		had = SLICE_MIN;
+	if (had >= slice)
+		return slice;
+	quota_take(group, (s64)(had - slice));
+	return had;
+}
+
 /* `t` gets a turn of `slice` ns on `c`, or as much of it as its quotas have. Returns its length. */
 static inline u64 quota_turn(struct task_ctx *t, struct cpu_ctx *c, u64 slice, u64 now)
 {
@@ -220,8 +248,8 @@ static inline u64 quota_turn(struct task_ctx *t, struct cpu_ctx *c, u64 slice, u
 	slice = quota_offer(t->group, slice < QUOTA_TURN ? slice : QUOTA_TURN, now);
 	if (slice < SLICE_MIN)
 		slice = SLICE_MIN;
+	slice = quota_reserve(t->group, slice);
 	t->reserved = slice;
-	quota_take(t->group, (s64)slice);
 	return slice;
 }
 

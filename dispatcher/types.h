@@ -257,7 +257,7 @@ struct group_ctx {
 	u64 period_end; /* end of this period; 0: none has begun */
 	u64 freed_at;	/* when something was last left again after the quota had been used up */
 	u32 members;	/* number of its ready or running tasks and such child cgroups */
-	u32 pad;
+	u32 counted;	/* what it has added to `below` of the one around it; 0: nothing */
 };
 
 struct vm_ctx {

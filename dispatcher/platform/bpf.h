@@ -391,6 +391,18 @@ static inline bool raw_is_bound(struct task_struct *p)
 	return p->nr_cpus_allowed == 1 || is_pinned(p);
 }
 
+/*
+ * From Linux 6.14 on, a task that must stay where it is goes to the local queue of its pCPU
+ * (SCX_OPS_ENQ_MIGRATION_DISABLED in do_enqueue_task()). `p` runs here, and is pinned once by this
+ * very program; where it is not (kernels without CONFIG_PREEMPT_RCU, from 6.18 on), nobody is
+ * interrupted in between.
+ */
+static inline bool raw_kernel_keeps(struct task_struct *p)
+{
+	return bpf_core_enum_value_exists(enum scx_ops_flags, SCX_OPS_ENQ_MIGRATION_DISABLED) &&
+	       bpf_core_field_exists(p->migration_disabled) && p->migration_disabled > 1;
+}
+
 static inline u32 raw_weight(struct task_struct *p)
 {
 	return p->scx.weight;

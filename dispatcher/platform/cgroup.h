@@ -9,9 +9,9 @@
  * This needs no callback that only newer kernels have and no daemon that looks after thousands of
  * files, and works with cgroup v1. All reads are such as may fail: a cgroup may be going.
  *
- * A cgroup has a place in a table as long as it has members that run. Once a second the active
- * weight below each is counted anew, because weights change while they are counted in; and places
- * that have not been asked for in GROUP_FORGET are given up.
+ * A cgroup has a place in a table as long as it has members that run. Once a second each is counted
+ * anew in the one around it, because weights change while they are counted in; and places that have
+ * not been asked for in GROUP_FORGET are given up.
  *
  * The members of a cgroup that finds no place, or that is nested too deeply to be told apart, count
  * in the nearest enclosing cgroup that has one, never in the root: otherwise a user who may make
@@ -33,9 +33,11 @@
 #ifndef CORUN_CGROUP_H
 #define CORUN_CGROUP_H
 
+#include "counted.h"
+
 /* How old the data on a cgroup may be, ns. */
 #define GROUP_LOOK 100000000ull
-/* How often active weights are counted anew, ns. */
+/* How often cgroups are counted anew, ns. */
 #define GROUP_RECOUNT 1000000000ull
 /* After how long a cgroup without running tasks is forgotten, ns. */
 #define GROUP_FORGET 60000000000ull
@@ -65,7 +67,6 @@ enum group_going {
 struct group_place {
 	u64 tg;	       /* the kernel's task_group, by its address; 0: free */
 	u64 looked_at; /* when the task_group was last read, ns */
-	u64 below;     /* sum of the weights below, while they are counted anew */
 	u64 going;     /* enum group_going */
 };
 
@@ -434,31 +435,41 @@ static inline void group_fade(u32 place, struct group_place *at, u64 now)
 	}
 }
 
+/* The cgroup of `g` counts in the one around it with the weight that it has now. */
+static inline void group_weigh(struct group_conf *conf, struct group_ctx *g)
+{
+	struct group_ctx *outer = group_at(conf->parent - 1);
+	s64 change = group_recounted(g, conf->weight);
+
+	if (outer && change)
+		__sync_fetch_and_add(&outer->below, change);
+}
+
 /*
- * The active weight below each cgroup: sums over the cgroups that have members. Their data are read
- * anew, too: a task that computes all the time does not wake, and so does not have them read.
+ * Reads the cgroups that have members anew, and weighs all: a task that computes all the time does
+ * not wake, and so does not have its cgroups read.
  */
-static inline void group_sum(u64 now)
+static inline void group_weigh_all(u64 now)
 {
 	u32 i;
 
 	bpf_for (i, 0, MAX_GROUPS) {
-		struct group_place *at = group_place_at(i), *outer;
+		struct group_place *at = group_place_at(i);
 		struct group_conf *conf = group_conf_at(i);
 		struct group_ctx *g = group_at(i);
+		bool wants;
 
 		if (!at || !conf || !g || !at->tg)
 			continue;
-		if (!*(volatile u32 *)&g->members) {
-			group_fade(i, at, now);
-			continue;
+		wants = *(volatile u32 *)&g->members;
+		if (wants) {
+			group_stays(at);
+			/* The task_group lives as long as it has members. */
+			group_read(at->tg, i + 1, conf->parent);
 		}
-		group_stays(at);
-		/* The task_group lives as long as it has members. */
-		group_read(at->tg, i + 1, conf->parent);
-		outer = group_place_at(conf->parent - 1);
-		if (outer)
-			outer->below += conf->weight;
+		group_weigh(conf, g);
+		if (!wants)
+			group_fade(i, at, now);
 	}
 }
 
@@ -467,7 +478,7 @@ static int group_recount(void *map, u32 *key, struct group_timer *t)
 	u64 taken = unknown_zero();
 	u32 i;
 
-	group_sum(bpf_ktime_get_ns());
+	group_weigh_all(bpf_ktime_get_ns());
 	bpf_for (i, 0, MAX_GROUPS) {
 		struct group_place *at = group_place_at(i);
 		struct group_conf *conf = group_conf_at(i);
@@ -476,8 +487,6 @@ static int group_recount(void *map, u32 *key, struct group_timer *t)
 		if (!at || !conf || !g || !at->tg)
 			continue;
 		taken++;
-		*(volatile s64 *)&g->below = (s64)at->below;
-		at->below = 0;
 		if (*(volatile u32 *)&g->members)
 			*(volatile u32 *)&conf->limited = group_limits(i + 1);
 	}

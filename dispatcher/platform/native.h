@@ -52,8 +52,8 @@ struct task_struct {
 	s32 cpu;
 	u64 queued_vtime;
 	u64 allowed[MASK_WORDS];
-	u32 group; /* its cgroup's place in the table, plus 1; 0: none */
-	u32 pad;
+	u32 group;  /* its cgroup's place in the table, plus 1; 0: none */
+	u32 pinned; /* 1: if it is interrupted it is not queued, see kernel_keeps() */
 	struct task_conf conf;
 	struct task_ctx ctx;
 };
@@ -124,6 +124,7 @@ const size_t NAME(corun_places)[] = {
     PLACE(task_struct, queued_vtime),
     PLACE(task_struct, allowed),
     PLACE(task_struct, group),
+    PLACE(task_struct, pinned),
     PLACE(task_struct, conf),
     PLACE(task_struct, ctx),
     PLACE(native_host, claim_idle),
@@ -437,6 +438,11 @@ static inline u32 raw_room(struct task_struct *p)
 static inline bool raw_is_bound(struct task_struct *p)
 {
 	return raw_room(p) == 1;
+}
+
+static inline bool raw_kernel_keeps(struct task_struct *p)
+{
+	return p->pinned;
 }
 
 static inline u32 raw_weight(struct task_struct *p)

@@ -14,6 +14,8 @@
 #include "native.h"
 #endif
 
+#include "counted.h"
+
 /* The queue (dispatch queue, DSQ) of a pCPU: one each, ordered by virtual time. */
 static inline u64 queue_of(s32 cpu)
 {
@@ -107,6 +109,15 @@ static inline u32 room_of(struct task_struct *p)
 	return room < knobs.online_pcpus ? room : knobs.online_pcpus;
 }
 
+/*
+ * `p`, which runs, loses its pCPU and wants to run on: does the kernel keep it for that pCPU, and
+ * not have it queued? Recorded only then.
+ */
+static inline bool kernel_keeps(struct task_struct *p)
+{
+	return tap_if(IN_KEPT, raw_kernel_keeps(p));
+}
+
 /* The last-level cache of `cpu`. */
 static inline u32 llc_of(s32 cpu)
 {
@@ -197,6 +208,21 @@ static inline struct task_conf *task_conf_of(struct task_struct *p)
 static inline bool claim_idle(s32 cpu)
 {
 	return tap_in(IN_CLAIM_IDLE, raw_claim_idle(cpu));
+}
+
+/*
+ * Claims `cpu`, which idles as far as is known here; false if a task of a higher class has it, or
+ * another callback was first. Recorded only then.
+ */
+static inline bool answers(s32 cpu)
+{
+	return !tap_if(IN_NO_ANSWER, !raw_claim_idle(cpu));
+}
+
+/* Does no task of this scheduler run on the pCPU of `c`? Recorded only then. */
+static inline bool runs_nothing(struct cpu_ctx *c)
+{
+	return tap_if(IN_RUNS_NOTHING, !*(volatile u16 *)&c->runs);
 }
 
 /* Number of tasks in the queue of `cpu`. */
@@ -499,5 +525,17 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 		tap_out(OUT_STORE, (value));                                                       \
 		tap_in(IN_FETCHED, raw_exchange_if_zero(lvalue, value));                           \
 	})
+
+/*
+ * A cgroup that weighs `weight` begins to want to run, or ceases to (`gone`): by how much does what
+ * it counts in the one around it change? By its weight, and what is recorded is only how far it is
+ * something else: its weight has changed since, or another callback counts it at the same time.
+ */
+static inline s64 recounted(struct group_ctx *g, u32 weight, bool gone)
+{
+	s64 usual = gone ? -(s64)weight : (s64)weight;
+
+	return usual + (s64)tap_if(IN_RECOUNTED, (u64)(group_recounted(g, weight) - usual));
+}
 
 #endif

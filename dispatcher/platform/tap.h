@@ -41,8 +41,12 @@ enum tap_kind {
 	IN_BOUND = 21,
 	IN_TICK = 22,
 	IN_WAS_VCPU = 23,
-	IN_MICRO = 24, /* recorded only if it is not 0 */
+	IN_MICRO = 24, /* recorded only if it is not 0, as are the last four */
 	IN_ROOM = 25,
+	IN_RUNS_NOTHING = 26,
+	IN_NO_ANSWER = 27,
+	IN_KEPT = 28,
+	IN_RECOUNTED = 29,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -63,11 +63,27 @@ static inline struct group_ctx *group_at(u32 place)
 	return place < MAX_GROUPS ? &model_groups[place] : NULL;
 }
 
+#define raw_exchange(lvalue, value) __sync_lock_test_and_set(&(lvalue), (value))
+
 static void *bpf_map_lookup_elem(const void *map, const void *key);
 static long bpf_map_update_elem(const void *map, const void *key, const void *value, u64 flags);
 static long bpf_map_delete_elem(const void *map, const void *key);
 
 #include "../../../dispatcher/platform/cgroup.h"
+
+/* --- how callbacks count tasks in it --- */
+
+/* Instead of platform.h. */
+#define CORUN_PLATFORM_H
+#define shared(lvalue) (*(volatile typeof(lvalue) *)&(lvalue))
+#define fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))
+#define recounted(g, weight, gone) group_recounted(g, weight)
+#define weight_of(p) WEIGHT_NEUTRAL
+#define group_of(p) raw_group_of(p)
+
+static struct knobs knobs;
+
+#include "../../../dispatcher/group.h"
 
 /* --- its maps --- */
 
@@ -89,11 +105,29 @@ static struct indexed *index_entry(u64 tg)
 	return NULL;
 }
 
+/* The cgroup of which a member ceases to want to run once all places have been looked at; 0: none.
+ */
+static u32 model_ceases;
+
+/* Another CPU comes in between when the table is gone through once more. */
+static void model_looks_at(u32 place)
+{
+	static u32 last;
+	u32 ceases = model_ceases;
+
+	if (ceases && !place && last == MAX_GROUPS - 1) {
+		model_ceases = 0;
+		group_count(ceases, GROUP_NEUTRAL, 1);
+	}
+	last = place;
+}
+
 static void *bpf_map_lookup_elem(const void *map, const void *key)
 {
 	if (map == &group_places) {
 		u32 place = *(const u32 *)key;
 
+		model_looks_at(place);
 		return place < MAX_GROUPS ? &model_places[place] : NULL;
 	}
 	if (map == &group_index) {
@@ -173,4 +207,42 @@ u64 cgroup_table_owner(u32 group)
 u32 cgroup_table_around(u32 group)
 {
 	return group ? model_confs[group - 1].parent : 0;
+}
+
+/* A task of the cgroup begins to want to run. Returns the place plus 1 where it counts. */
+u32 cgroup_table_enter(struct task_group *tg)
+{
+	struct task_struct p = {.sched_task_group = tg};
+	struct task_ctx t = {};
+
+	group_enter(&p, &t);
+	return t.group;
+}
+
+/* A task that counts there ceases to want to run. */
+void cgroup_table_leave(u32 group)
+{
+	group_count(group, GROUP_NEUTRAL, 1);
+}
+
+/* From now on the cgroup has this weight, which is read when it is asked for or counted next. */
+void cgroup_table_weigh(struct task_group *tg, u32 weight)
+{
+	tg->shares = (unsigned long)weight << GROUP_SCALE;
+	model_now += 2 * GROUP_LOOK;
+}
+
+/* The cgroups are counted anew; meanwhile a task that counts in `ceases`, if any, ceases to. */
+void cgroup_table_recount(u32 ceases)
+{
+	u32 key = 0;
+
+	model_ceases = ceases;
+	group_recount(&group_timers, &key, &model_timer);
+}
+
+/* The sum of the weights of the cgroups within it that want to run. */
+s64 cgroup_table_below(u32 group)
+{
+	return model_groups[group - 1].below;
 }

@@ -21,6 +21,11 @@ unsafe extern "C" {
     fn cgroup_table_find(tg: *mut TaskGroup) -> u32;
     fn cgroup_table_owner(group: u32) -> u64;
     fn cgroup_table_around(group: u32) -> u32;
+    fn cgroup_table_enter(tg: *mut TaskGroup) -> u32;
+    fn cgroup_table_leave(group: u32);
+    fn cgroup_table_weigh(tg: *mut TaskGroup, weight: u32);
+    fn cgroup_table_recount(ceases: u32);
+    fn cgroup_table_below(group: u32) -> i64;
 }
 
 /// The table is one for the whole program.
@@ -194,4 +199,56 @@ fn a_cgroup_without_a_place_counts_in_the_one_around_it() {
     }
     assert!(without > MAX_GROUPS / 4, "{without}");
     assert!(around_without > 0);
+}
+
+/// A slice with two cgroups, each with a task that wants to run: it, theirs, and where they count.
+fn two_in_a_slice(kernel: &mut Kernel) -> (u32, [*mut TaskGroup; 2], [u32; 2]) {
+    let slice = kernel.within(kernel.root, 1);
+    let within = [kernel.within(slice, 2), kernel.within(slice, 2)];
+    // SAFETY: they are this kernel's.
+    let counted = within.map(|tg| unsafe { cgroup_table_enter(tg) });
+    // SAFETY: the same.
+    let slice = unsafe { cgroup_table_find(slice) };
+    assert_eq!(below(slice), 2048);
+    (slice, within, counted)
+}
+
+/// What wants to run in the cgroups within this one.
+fn below(group: u32) -> i64 {
+    // SAFETY: it was said by the table.
+    unsafe { cgroup_table_below(group) }
+}
+
+#[test]
+fn who_ceases_to_want_to_run_while_cgroups_are_counted_anew_is_counted_no_more() {
+    let mut kernel = Kernel::new(1);
+    let (slice, _, [first, second]) = two_in_a_slice(&mut kernel);
+    // SAFETY: they were said by the table, and count one task each.
+    unsafe { cgroup_table_recount(second) };
+    assert_eq!(below(slice), 1024);
+    // SAFETY: the same.
+    unsafe { cgroup_table_leave(first) };
+    assert_eq!(below(slice), 0);
+}
+
+#[test]
+fn a_weight_that_changes_while_it_counts_is_counted_out_as_it_was_counted_in() {
+    let mut kernel = Kernel::new(1);
+    let (slice, [heavier, _], [first, second]) = two_in_a_slice(&mut kernel);
+    // SAFETY: they are this kernel's, were said by the table, and count one task each.
+    unsafe {
+        cgroup_table_weigh(heavier, 3072);
+        assert_eq!(cgroup_table_find(heavier), first);
+        assert_eq!(below(slice), 2048);
+        cgroup_table_leave(first);
+        assert_eq!(below(slice), 1024);
+        assert_eq!(cgroup_table_enter(heavier), first);
+        assert_eq!(below(slice), 4096);
+        cgroup_table_weigh(heavier, 512);
+        cgroup_table_recount(0);
+        assert_eq!(below(slice), 1536);
+        cgroup_table_leave(first);
+        cgroup_table_leave(second);
+    }
+    assert_eq!(below(slice), 0);
 }

@@ -110,7 +110,7 @@ pub struct GroupCtx {
     pub period_end: u64,
     pub freed_at: u64,
     pub members: u32,
-    pub pad: u32,
+    pub counted: u32,
 }
 
 /// `struct task_struct` of the native build: a host task as the dispatcher sees it.
@@ -125,7 +125,7 @@ pub struct TaskStruct {
     pub queued_vtime: u64,
     pub allowed: PcpuSet,
     pub group: u32,
-    pub pad: u32,
+    pub pinned: u32,
     pub conf: TaskConf,
     pub ctx: TaskCtx,
 }

@@ -17,6 +17,9 @@ const FETCHED: u32 = 13;
 /// The slot of a VM, as it was found.
 const VM_SLOT: u32 = 16;
 
+/// The shortest turn.
+const SLICE_MIN: Nanos = 50_000;
+
 /// `enum task_state`: it wants a pCPU.
 const READY: u32 = 1;
 
@@ -59,6 +62,8 @@ struct Host {
     between: Option<Between>,
     /// How many wait for each pCPU.
     waits: [u32; PCPUS as usize],
+    /// pCPUs that idle for the kernel, a bit each, until somebody claims them.
+    answer: u32,
     /// How long the last timer that was started takes.
     delay: Nanos,
     /// pCPUs that were asked to schedule, and how.
@@ -75,8 +80,10 @@ impl Services for Host {
         value
     }
 
-    fn claim_idle(&mut self, _cpu: u32) -> bool {
-        false
+    fn claim_idle(&mut self, cpu: u32) -> bool {
+        let answers = self.answer >> cpu & 1 != 0;
+        self.answer &= !(1 << cpu);
+        answers
     }
     fn queue_length(&mut self, queue: u64) -> u32 {
         self.waits[queue as usize % self.waits.len()]
@@ -107,14 +114,19 @@ impl Services for Host {
 
 /// A host with so many vCPUs of [`VM`], each of which has run and waits.
 fn host(vcpus: u32) -> Native<Host> {
+    host_of(PCPUS, vcpus)
+}
+
+/// The same on so many pCPUs.
+fn host_of(pcpus: u32, vcpus: u32) -> Native<Host> {
     let knobs = Knobs {
         slice: 3_000_000,
         wakeup_gran: 1_000_000,
         sleeper_credit: 3_000_000,
         max_lead: 6_000_000,
         balance_interval: 4_000_000,
-        online: PcpuSet::first(PCPUS),
-        pcpus: PCPUS,
+        online: PcpuSet::first(pcpus),
+        pcpus,
         placement: 0,
         slice_timer: 0,
         groups: 0,
@@ -131,6 +143,7 @@ fn host(vcpus: u32) -> Native<Host> {
     let mut native = Native::new(knobs, Host::default());
     for number in 0..vcpus {
         let vcpu = add_vcpu(&mut native, number);
+        native.task(vcpu).allowed = PcpuSet::first(pcpus);
         native.select_cpu(0, 0, vcpu, 0, None);
         assert_eq!(native.task(vcpu).ctx.vm, VM);
         native.running(0, 0, vcpu);
@@ -415,6 +428,99 @@ fn a_task_that_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_nex
     );
     let delay = native.services().delay;
     assert!(delay <= 100_000, "{delay}");
+}
+
+/// All tasks that a quota has kept waiting begin at the same moment, and each looks at what is left before any of them
+/// has taken something.
+#[test]
+fn what_others_take_of_a_quota_meanwhile_is_not_taken_twice() {
+    let mut native = host(1);
+    let conf = GroupConf {
+        quota: 10_000_000,
+        period: 100_000_000,
+        weight: 100,
+        limited: 1,
+        ..GroupConf::default()
+    };
+    native.configure_group(0, conf);
+    native.task(0).group = 1;
+    native.select_cpu(1, 0, 0, 0, None);
+    native.enqueue(1, 0, 0);
+    let group = native.groups();
+    // SAFETY: as in between(): a cgroup's books, and nobody is at work on them now.
+    unsafe { (*group).left = 9_999_999 };
+    native.services().between = Some(Between {
+        when: When::Read(SHARED, 9_999_999),
+        // SAFETY: the same.
+        does: Box::new(move |_| unsafe { (*group).left = 0 }),
+    });
+    native.running(2, 0, 0);
+    assert!(native.services().between.is_none(), "nobody looked");
+    assert_eq!(native.peek(0).ctx.reserved, SLICE_MIN);
+    let left = native.group(0).map(|group| group.left);
+    assert_eq!(left, Some(-(SLICE_MIN as i64)));
+}
+
+/// On four pCPUs a task of a higher class has the first, whose own task has been pulled away: nothing runs or waits there,
+/// as far as the dispatcher knows. The second is busy. Another one wakes, and is placed on the first. So may be one that a
+/// task of a higher class has taken while it idled.
+#[test]
+fn a_task_placed_where_a_higher_class_runs_has_another_pcpu_called() {
+    for (first, third, called) in [(0, 1, 2), (1, 1, 2), (0, 0, 3), (1, 0, 3)] {
+        let mut native = host_of(4, 2);
+        native.select_cpu(1_000, 1, 1, 1, None);
+        native.task(1).cpu = 1;
+        native.running(1_000, 1, 1);
+        native.task(0).cpu = 0;
+        for cpu in [0, 2, 3] {
+            // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
+            let books = unsafe { &mut *native.cpus().wrapping_add(cpu) };
+            assert_eq!((books.load, books.runs), (0, 0));
+            books.idle = if cpu == 0 { first } else { 1 };
+        }
+        native.services().answer = third << 2 | 1 << 3;
+        native.services().kicked.clear();
+        assert_eq!(native.select_cpu(2_000, 1, 0, 0, Some(1)), 0);
+        native.enqueue(2_000, 1, 0);
+        let kicked = &native.services().kicked;
+        assert!(
+            kicked.contains(&(called, Kick::Idle)),
+            "{kicked:?}, wanted {called}; idle {first}"
+        );
+    }
+}
+
+/// A task with a pCPU, in the midst of its turn, that may not be moved for a moment; it was queued by another clock once.
+fn pinned() -> Native<Host> {
+    let mut native = host(1);
+    native.select_cpu(1_000, 0, 0, 0, None);
+    native.enqueue(1_000, 0, 0);
+    native.running(2_000, 0, 0);
+    native.task(0).queued_vtime = 65_000_000_000;
+    native.task(0).pinned = 1;
+    native.services().kicked.clear();
+    native
+}
+
+/// The kernel does not have it queued when it is interrupted, but keeps it for its pCPU, which it may let idle.
+#[test]
+fn a_pcpu_that_keeps_a_task_to_itself_does_not_idle() {
+    for pinned_down in [true, false] {
+        let mut native = pinned();
+        native.task(0).pinned = pinned_down.into();
+        native.stopping(3_002_000, 0, 0, true);
+        let kicked = native.services().kicked.contains(&(0, Kick::Idle));
+        assert_eq!(kicked, pinned_down);
+    }
+}
+
+/// Its turn begins anew, by the clock of its pCPU.
+#[test]
+fn a_task_that_was_not_queued_since_it_was_interrupted_does_not_go_on_where_it_was_queued_last() {
+    let mut native = pinned();
+    native.stopping(1_002_000, 0, 0, true);
+    native.running(1_003_000, 0, 0);
+    assert_eq!(native.cpu(0).turn_vtime, native.peek(0).ctx.vtime);
 }
 
 /// What came of an interrupt that a sibling waits for.

@@ -297,7 +297,7 @@ mod tests {
     }
 
     /// Fields of the structs that only native builds have.
-    const PLACES: usize = 51;
+    const PLACES: usize = 52;
 
     /// Where fields lie, in order.
     macro_rules! places {
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn the_fields_of_native_structs_lie_where_they_do_in_c() {
         let ours: [usize; PLACES] = places! {
-        TaskStruct: id vcpu_of weight cpu queued_vtime allowed group conf ctx;
+        TaskStruct: id vcpu_of weight cpu queued_vtime allowed group pinned conf ctx;
         HostTable: claim_idle queue_length move_first next_queued move_queued requeue insert insert_next insert_local kick set_slice start_timer tap_in tap_out;
         Context: this host cpus vms vm_confs gangs pools pcpu_confs group_confs groups current knobs slots now cpu vms_seen index;
         GangSlots: end opening first number round spare;

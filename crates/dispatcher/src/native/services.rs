@@ -15,12 +15,12 @@ pub enum Kick {
     Preempt,
 }
 
-/// `IN_MICRO`: is looked for tasks with micro slices?
-const MICRO: u32 = 24;
+/// `IN_MICRO` and others: kinds that are recorded only where they are not 0.
+const NOT_0: [u32; 5] = [24, 26, 27, 28, 29];
 
 /// Is a value of this kind one that passes the tap? Some inputs do only where they are not 0.
 pub fn passes(kind: u32, value: u64) -> bool {
-    kind != MICRO || value != 0
+    value != 0 || !NOT_0.contains(&kind)
 }
 
 /// How the dispatcher is compiled (dispatcher/platform/native.h).

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a cgroup counts in the one around it, on which both builds and the kernel's table of cgroups
+ * (cgroup.h) work.
+ *
+ * A cgroup with members that want to run adds its weight to what is active in the one around it.
+ * Its weight may change meanwhile, so it remembers what it has added. Whoever changes that
+ * exchanges it, and adds the difference: so the sum is right, however callbacks interleave.
+ */
+#ifndef CORUN_COUNTED_H
+#define CORUN_COUNTED_H
+
+/* `g` counts what it should by its members and its `weight`. Returns by how much that is more. */
+static inline s64 group_recounted(struct group_ctx *g, u32 weight)
+{
+	bool wants = *(volatile u32 *)&g->members;
+	u32 now = wants ? weight : 0;
+	s64 change = (s64)now - (s64)raw_exchange(g->counted, now);
+
+	/* A member has come or gone meanwhile: its callback may have been here first. */
+	if (wants != (*(volatile u32 *)&g->members != 0)) {
+		now = wants ? 0 : weight;
+		change += (s64)now - (s64)raw_exchange(g->counted, now);
+	}
+	return change;
+}
+
+#endif

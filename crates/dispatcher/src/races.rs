@@ -232,6 +232,8 @@ const BEGUN: u64 = 7_777;
 /// runs on the second thread of the first core.
 fn with_cores(tasks: u32, gives_way: bool) -> Native<Host> {
     let mut native = host(tasks);
+    let plan = VmPlan::placed(VmId(0), Placement::Core);
+    native.configure_vm(VM, &plan, None, &PcpuSet::first(PCPUS));
     for cpu in 0..PCPUS {
         let conf = PcpuConf {
             hold: 1_000_000,

@@ -362,9 +362,9 @@ impl Control {
         tables.vcpus(&vcpus, |vcpu, ctx| match ctx {
             Some((ctx, at)) => {
                 let mut counters = Counters::of(ctx, at);
-                let signals = vcpu.counters.as_ref().map(VcpuCounters::read);
-                counters.signals = signals.unwrap_or_default();
-                counters.signals.cycles = cycles.read(vcpu.key);
+                let tally = vcpu.counters.as_ref().map(VcpuCounters::read);
+                counters.tally = tally.unwrap_or_default();
+                counters.cycles = cycles.read(vcpu.key);
                 known.push((vcpu.task, counters));
             }
             None => gone.push(vcpu.task),
@@ -388,7 +388,7 @@ impl Control {
                 ready: sum.ready.saturating_sub(before.ready),
                 wait: sum.wait.saturating_sub(before.wait),
                 turns: sum.turns_since(before, self.before, tids),
-                signals: sum.signals.since(&before.signals),
+                signals: sum.signals_since(before),
             }
         };
         let mut tids = Vec::new();

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 struct Core {
     threads: [PcpuId; 2],
-    node: u32,
+    node: usize,
     /// The cookie that it is taken for, if any.
     cookie: Option<u64>,
 }
@@ -45,7 +45,7 @@ impl Cores {
             let partner = host.partner(cpu).filter(|partner| cpu < *partner)?;
             Some(Core {
                 threads: [cpu, partner],
-                node: host.topology.node(cpu),
+                node: host.node(cpu),
                 cookie: None,
             })
         };
@@ -63,7 +63,7 @@ impl Cores {
     }
 
     /// Its NUMA node and cookie.
-    pub fn group(&self, core: usize) -> (u32, u64) {
+    pub fn group(&self, core: usize) -> (usize, u64) {
         let core = &self.all[core];
         (core.node, core.cookie.unwrap_or(0))
     }

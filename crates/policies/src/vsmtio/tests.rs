@@ -480,6 +480,16 @@ fn cores_that_vms_have_left_are_filled_from_the_others() {
     assert_eq!(within.last().unwrap()[..], [4, 4, 2, 2]);
 }
 
+/// As on a real host, whose numbers of pCPUs say nothing: sockets have every other core.
+#[test]
+fn nodes_are_told_by_their_pcpus_not_by_numbers() {
+    let counts = after_leaving("1n1l4c2t", &[1, 3], |seen| {
+        let nodes = ["0,1,4,5", "2,3,6,7"];
+        seen.host.nodes = nodes.map(|node| node.parse().unwrap()).to_vec();
+    });
+    assert_eq!(counts.last().unwrap()[..], [4, 0, 4, 0]);
+}
+
 #[test]
 fn a_vcpu_that_may_not_use_an_empty_core_is_not_moved_there() {
     let counts = after_leaving("1n1l4c2t", &[2, 3], |seen| {

@@ -99,7 +99,7 @@ pub fn within(core: &mut [Computing], turn: Nanos) {
 pub fn between(
     cores: &[Vec<Computing>],
     lead: Nanos,
-    group: impl Fn(usize) -> (u32, u64),
+    group: impl Fn(usize) -> (usize, u64),
     may: impl Fn(TaskId, usize) -> bool,
 ) -> Vec<(TaskId, TaskId)> {
     let means: Vec<Option<Service>> = cores.iter().map(|of| latest(of.iter())).collect();
@@ -288,10 +288,7 @@ mod tests {
             between(&cores, PERIOD, same, |task, _| task.0 != 10),
             [(TaskId(1), TaskId(11))]
         );
-        assert_eq!(
-            between(&cores, PERIOD, |core| (core as u32, 0), |_, _| true),
-            []
-        );
+        assert_eq!(between(&cores, PERIOD, |core| (core, 0), |_, _| true), []);
         assert_eq!(between(&cores, 5 * PERIOD, same, |_, _| true), []);
         cores[1].iter_mut().for_each(|it| it.weight = 50);
         assert_eq!(between(&cores, PERIOD, same, |_, _| true), []);

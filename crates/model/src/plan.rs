@@ -250,8 +250,18 @@ pub struct Snapshot {
     pub now: Nanos,
     /// The host.
     pub host: HostSeen,
-    /// Its VMs.
+    /// Its VMs, as far as the policy is for them: all, unless there is a canary.
     pub vms: Vec<VmSeen>,
+    /// Its other VMs, which are in fair order whatever the policy says of them. They count where it works out what of
+    /// the host each VM may have.
+    pub others: Vec<VmSeen>,
+}
+
+impl Snapshot {
+    /// All VMs, whether or not the policy is for them.
+    pub fn all(&self) -> impl Iterator<Item = &VmSeen> {
+        self.vms.iter().chain(&self.others)
+    }
 }
 
 /// What should hold for one VM.

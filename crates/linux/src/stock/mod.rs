@@ -330,6 +330,7 @@ impl Daemon {
             now: now - self.began,
             host: self.host.clone(),
             vms,
+            others: Vec::new(),
         }
     }
 }

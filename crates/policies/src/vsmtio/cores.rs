@@ -167,7 +167,8 @@ fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) 
     cores.all.iter_mut().for_each(|core| core.cookie = None);
     let mut loads = vec![Load::default(); cores.count()];
     let weights = || seen.vms.iter().flat_map(usable::weights);
-    let most = usable::most(weights(), seen.host.topology.pcpus());
+    let all_weights = seen.all().flat_map(usable::weights);
+    let most = usable::most(all_weights, seen.host.topology.pcpus());
     for ((vm, of, task), weight) in all(seen).zip(weights()) {
         let vcpu = vcpus.entry(task.task).or_default();
         vcpu.weight = weight.min(most);

@@ -35,7 +35,7 @@ use adjuster::Rates;
 use cores::{Cookies, Cores};
 use corun_model::{
     Nanos, PcpuId, PcpuPlan, Placement, Plan, Signals, Snapshot, Status, TaskId, TaskPlan,
-    TaskSeen, counted, time,
+    TaskSeen, VmSeen, counted, time,
 };
 use ltcr::{Ltcr, Performance};
 use rass::Ranked;
@@ -358,6 +358,17 @@ impl VsmtIo {
         }
     }
 
+    /// These VMs are left to fair order, and kept off cores of other cookies, as all are.
+    fn tell_cookies(&self, others: &[VmSeen], plan: &mut Plan) {
+        for vm in others {
+            let cookie = self.cookies.number(vm.cookie);
+            plan.tasks.extend(vm.vcpus.iter().map(|task| TaskPlan {
+                cookie,
+                ..TaskPlan::of(task.task)
+            }));
+        }
+    }
+
     /// What was found out in the last period, for people.
     fn found(&self) -> Option<String> {
         let known: Vec<&Vcpu> = (self.vcpus.values())
@@ -553,11 +564,14 @@ impl Policy for VsmtIo {
             false => Placement::Free,
         };
         place_all(seen, plan, placement);
-        self.cookies.know(seen.vms.iter().map(|vm| vm.cookie));
+        self.cookies.know(seen.all().map(|vm| vm.cookie));
         let busy = self.busy();
         for vm in &seen.vms {
             let told = |task| self.told(task, vm.cookie, &busy);
             plan.tasks.extend(vm.vcpus.iter().map(told));
+        }
+        if self.cookies.matter() {
+            self.tell_cookies(&seen.others, plan);
         }
         plan.pcpus = self.hardware();
     }

@@ -371,6 +371,28 @@ fn cores_are_not_shared_across_cookies() {
     assert!(plan.pcpus.iter().all(|told| !told.cookies));
 }
 
+/// The policy is for the first VM only: the second is left to fair order, but not beside the first.
+#[test]
+fn nor_with_a_vm_that_the_policy_is_not_for() {
+    for (cookie, told) in [(7, 8), (0, 4)] {
+        let mut policy = VsmtIo::default();
+        let mut seen = period(0, 4, 0, 0);
+        seen.vms[1].cookie = cookie;
+        seen.others = seen.vms.split_off(1);
+        let plan = ask(&mut policy, &seen);
+        let matter = cookie != 0;
+        assert!(plan.pcpus.iter().all(|told| told.cookies == matter));
+        assert_eq!((plan.vms.len(), plan.tasks.len()), (1, told));
+        for other in &plan.tasks[4..] {
+            let only = TaskPlan {
+                cookie: 2,
+                ..TaskPlan::of(other.task)
+            };
+            assert_eq!(*other, only);
+        }
+    }
+}
+
 #[test]
 fn a_vcpu_that_may_not_use_its_hardware_thread_has_no_home() {
     let mut policy = VsmtIo::default();

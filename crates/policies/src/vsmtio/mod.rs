@@ -93,7 +93,7 @@ pub struct VsmtIo {
     /// Periods until vCPUs may be swapped again.
     cooldown: u32,
     smt: bool,
-    /// What the host told of some vCPU in the last period; `None`: there was none.
+    /// What the host told in the last period, of any vCPU; `None`: there was none.
     told: Option<Signals>,
     /// Has a period passed?
     learned: bool,
@@ -538,7 +538,7 @@ impl Policy for VsmtIo {
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.smt = seen.host.smt.is_some();
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        self.told = vcpus.map(|task| task.signals).next();
+        self.told = vcpus.map(|task| task.signals).reduce(Signals::or);
         if !self.smt {
             return place_all(seen, plan, Placement::Free);
         }

@@ -316,6 +316,10 @@ fn what_a_host_hides_is_said() {
         signals.cycles = Some(CyclesSeen::default())
     });
     assert!(notes(default, &seen).is_empty());
+    // One vCPU of which nothing is told for a period is not the host.
+    let mut one = seen.clone();
+    one.vms[0].vcpus[0].signals = Signals::default();
+    assert!(notes(default, &one).is_empty());
     vcpus(&mut seen, |signals| signals.instructions = None);
     let [instructions] = &notes(default, &seen)[..] else {
         panic!("cycles are told, instructions are not");

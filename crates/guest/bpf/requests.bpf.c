@@ -10,8 +10,9 @@
  * creates another, which inherits that in turn.
  *
  * Requests begin and end with block_io_start and block_io_done (Linux 6.5 and newer) or, before,
- * with block_rq_issue and block_rq_complete; the daemon loads one pair. Only names of fields count:
- * CO-RE finds them in the running kernel.
+ * with block_rq_issue and block_rq_complete; the daemon loads one pair. One that an elevator merges
+ * with another has begun, and is never done (block_rq_merge). Only names of fields count: CO-RE
+ * finds them in the running kernel.
  */
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -124,7 +125,8 @@ struct {
 	__type(value, struct stranger);
 } strangers SEC(".maps");
 
-/* Requests that never end (a disk that was pulled) are forgotten in time. */
+/* Requests that never end (a disk that was pulled) are forgotten in time, and with
+ * them the books that they are in (detector/bpf.rs). */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -161,15 +163,31 @@ static void tell(u32 kind, u32 tid, u32 root, const void *allowed)
 	bpf_ringbuf_submit(it, 0);
 }
 
+/* A request is under way no more. */
+static void leaves_book(struct request_of *it, u64 now)
+{
+	u32 slot = it->book;
+	struct book *book = bpf_map_lookup_elem(&books, &slot);
+
+	if (book && book->tid == it->tid && book->under_way &&
+	    __sync_fetch_and_add(&book->under_way, -1) == 1)
+		book->busy += now - book->since;
+}
+
 static int begins(u64 request)
 {
 	struct task_struct *current = (void *)bpf_get_current_task_btf();
 	u32 tid = current->pid;
 	struct request_of it = {.began = bpf_ktime_get_ns(), .tid = tid, .book = MOST_BOOKS};
+	struct request_of *before;
 	u32 *slot;
 
 	if (current->flags & KERNEL_THREAD || !tid)
 		return 0;
+	/* The same one, issued anew, or one that did not end, and whose place this has. */
+	before = bpf_map_lookup_elem(&requests, &request);
+	if (before)
+		leaves_book(before, it.began);
 	slot = bpf_map_lookup_elem(&watched, &tid);
 	if (slot) {
 		struct book *book = bpf_map_lookup_elem(&books, slot);
@@ -177,6 +195,9 @@ static int begins(u64 request)
 		if (book) {
 			it.book = *slot;
 			book->vcpu = bpf_get_smp_processor_id();
+			/* The daemon may look at any moment. */
+			if (!book->under_way)
+				book->since = it.began;
 			if (__sync_fetch_and_add(&book->under_way, 1) == 0)
 				book->since = it.began;
 		}
@@ -211,18 +232,13 @@ static int ends(u64 request)
 {
 	struct request_of *it = bpf_map_lookup_elem(&requests, &request);
 	u64 now = bpf_ktime_get_ns();
-	struct book *book;
-	u32 slot;
 
 	if (!it)
 		return 0;
-	slot = it->book;
-	book = bpf_map_lookup_elem(&books, &slot);
-	if (!book)
+	if (it->book == MOST_BOOKS)
 		add(it->tid, now - it->began, now);
-	else if (book->tid == it->tid && book->under_way &&
-		 __sync_fetch_and_add(&book->under_way, -1) == 1)
-		book->busy += now - book->since;
+	else
+		leaves_book(it, now);
 	bpf_map_delete_elem(&requests, &request);
 	return 0;
 }
@@ -235,6 +251,12 @@ int io_start(u64 *args)
 
 SEC("tp_btf/block_io_done")
 int io_done(u64 *args)
+{
+	return ends(args[0]);
+}
+
+SEC("tp_btf/block_rq_merge")
+int rq_merge(u64 *args)
 {
 	return ends(args[0]);
 }

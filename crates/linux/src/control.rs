@@ -362,9 +362,9 @@ impl Control {
         tables.vcpus(&vcpus, |vcpu, ctx| match ctx {
             Some((ctx, at)) => {
                 let mut counters = Counters::of(ctx, at);
-                let signals = vcpu.counters.as_ref().map(VcpuCounters::read);
-                counters.signals = signals.unwrap_or_default();
-                counters.signals.cycles = cycles.read(vcpu.key);
+                let tally = vcpu.counters.as_ref().map(VcpuCounters::read);
+                counters.tally = tally.unwrap_or_default();
+                counters.cycles = cycles.read(vcpu.key);
                 known.push((vcpu.task, counters));
             }
             None => gone.push(vcpu.task),
@@ -388,11 +388,11 @@ impl Control {
                 ready: sum.ready.saturating_sub(before.ready),
                 wait: sum.wait.saturating_sub(before.wait),
                 turns: sum.turns_since(before, self.before, tids),
-                signals: sum.signals.since(&before.signals),
+                signals: sum.signals_since(before),
             }
         };
         let mut tids = Vec::new();
-        let vm = |vm: &Vm| VmSeen {
+        let mut vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
             cookie: self.cookies.of(vm.vm),
@@ -403,16 +403,18 @@ impl Control {
                 vm.vcpus.iter().map(|vcpu| task(vcpu, &tids)).collect()
             },
         };
+        let (mut vms, mut others) = (Vec::new(), Vec::new());
+        for it in &self.vms.list {
+            match self.is_for(it) {
+                true => vms.push(vm(it)),
+                false => others.push(vm(it)),
+            }
+        }
         Snapshot {
             now: now - self.began,
             host: self.host.clone(),
-            vms: self
-                .vms
-                .list
-                .iter()
-                .filter(|vm| self.is_for(vm))
-                .map(vm)
-                .collect(),
+            vms,
+            others,
         }
     }
 }
@@ -435,7 +437,7 @@ fn crowded(vms: &[Vm]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apply::tests::host;
+    use crate::apply::tests::host as host_of_three;
 
     #[test]
     fn counters_are_found_whichever_thread_has_gone() {
@@ -464,8 +466,27 @@ mod tests {
     }
 
     #[test]
+    fn a_canary_is_told_of_the_others_too() {
+        let seen = |only: &[&str]| {
+            let (info, online) = (corun_policies::find("jupiter").unwrap(), PcpuSet::first(2));
+            let host = HostSeen::of("1n1l2c1t".parse().unwrap());
+            let only = only.iter().map(ToString::to_string).collect();
+            let mut control = Control::new(info, Settings::default(), only, host, online);
+            control.vms.list = host_of_three().0;
+            for vm in &mut control.vms.list {
+                vm.identity.name.clone_from(&vm.name);
+            }
+            let seen = control.snapshot(&Reading::default(), clock::now());
+            let numbers = |vms: &[VmSeen]| vms.iter().map(|vm| vm.vm.0).collect::<Vec<_>>();
+            (numbers(&seen.vms), numbers(&seen.others))
+        };
+        assert_eq!(seen(&["vm1"]), (vec![1], vec![0, 2]));
+        assert_eq!(seen(&[]), (vec![0, 1, 2], vec![]));
+    }
+
+    #[test]
     fn threads_without_descriptors_are_told_of() {
-        let (mut vms, _) = host();
+        let (mut vms, _) = host_of_three();
         assert_eq!(crowded(&vms), None);
         vms[1].left_out = 3;
         let note = crowded(&vms).unwrap();

@@ -4,9 +4,10 @@
 //! The kernel writes while we read, field by field; what is read is a moment old here and there, and
 //! what seems to go back is nothing.
 
+use crate::perf::Tally;
 use crate::skel::types;
 use corun_dispatcher::{TASK_READY, TASK_RUNNING, TASK_THROTTLED, WAKERS};
-use corun_model::{Doing, Nanos, PcpuId, Signals, TaskId, Turns};
+use corun_model::{CyclesSeen, Doing, Nanos, PcpuId, Signals, TaskId, Turns};
 
 /// `struct task_counters`, with the state the vCPU is in counted up to now, and where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +32,8 @@ pub(crate) struct Counters {
     /// When siblings woke it last, and their thread ids.
     wakers: [(Nanos, u32); WAKERS],
     /// What else this host tells, if the policy asks.
-    pub(crate) signals: Signals,
+    pub(crate) tally: Tally,
+    pub(crate) cycles: Option<CyclesSeen>,
 }
 
 impl Counters {
@@ -60,7 +62,8 @@ impl Counters {
             doing: Doing::Waiting,
             cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
             wakers: std::array::from_fn(|at| (ctx.woken_at[at], ctx.wakers[at])),
-            signals: Signals::default(),
+            tally: Tally::default(),
+            cycles: None,
         };
         match ctx.state {
             TASK_RUNNING => {
@@ -100,8 +103,19 @@ impl Counters {
             retained: self.retained.saturating_sub(then.retained),
             kept: self.kept.saturating_sub(then.kept),
             throttled: self.throttled.saturating_sub(then.throttled),
-            signals: self.signals.since(&then.signals),
             ..*self
+        }
+    }
+
+    /// What else happened since `before`, as far as this host tells.
+    pub(crate) fn signals_since(&self, before: &Self) -> Signals {
+        let cycles = |cycles| Signals {
+            cycles,
+            ..Signals::default()
+        };
+        Signals {
+            cycles: cycles(self.cycles).since(&cycles(before.cycles)).cycles,
+            ..self.tally.since(&before.tally)
         }
     }
 

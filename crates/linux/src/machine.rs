@@ -117,9 +117,15 @@ impl Layout {
 /// This host as policies see it. Its `topology` says only how far the numbers of pCPUs go: in which order
 /// the kernel numbers them is its own.
 pub(crate) fn seen(online: &PcpuSet) -> Result<HostSeen, TopologyError> {
+    seen_in(Path::new("/"), online)
+}
+
+fn seen_in(root: &Path, online: &PcpuSet) -> Result<HostSeen, TopologyError> {
+    let layout = Layout::read(root, online);
     Ok(HostSeen {
         topology: Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))?,
-        llcs: Layout::here(online).llcs,
+        llcs: layout.llcs,
+        nodes: layout.nodes,
         smt: smt::order(online),
         wakers_hidden: ipis::hide_wakers(Path::new("/")),
         awaited_hidden: None,
@@ -263,6 +269,19 @@ mod tests {
         assert_eq!(layout.cores, sets(&["0,4", "1,5", "2,6", "3,7"]));
         let machine = layout.machine().unwrap();
         assert_eq!(machine.to_string(), "2n1l2c2t, L2 256KB, LLC 8MB");
+    }
+
+    #[test]
+    fn policies_see_which_pcpus_share_a_node() {
+        let root = tempfile::tempdir().unwrap();
+        interleaved(root.path());
+        let seen = seen_in(root.path(), &PcpuSet::first(8)).unwrap();
+        assert_eq!(seen.nodes, sets(&["0,2,4,6", "1,3,5,7"]));
+        let nodes = [0, 5, 6].map(|cpu| seen.node(PcpuId(cpu)));
+        assert_eq!(nodes, [0, 1, 0]);
+        // A kernel without NUMA tells of no nodes.
+        let plain = seen_in(&root.path().join("none"), &PcpuSet::first(2)).unwrap();
+        assert_eq!(plain.node(PcpuId(0)), plain.node(PcpuId(1)));
     }
 
     #[test]

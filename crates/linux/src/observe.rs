@@ -139,6 +139,7 @@ impl Observer {
             now: now.at.saturating_sub(self.began),
             host: self.host.clone(),
             vms,
+            others: Vec::new(),
         };
         self.plan = Plan::default();
         self.policy.decide(&seen, &mut self.plan);

@@ -165,28 +165,53 @@ impl AsRawFd for Counter {
 
 /// Something that counts.
 pub(crate) trait Count {
-    /// The count; where counters take turns, what it would be had this one counted all the time. `None`:
-    /// it cannot be read.
-    fn read(&self) -> Option<u64>;
+    /// What it says now. `None`: it cannot be read.
+    fn read(&self) -> Option<Said>;
 }
 
 impl Count for Counter {
-    fn read(&self) -> Option<u64> {
+    fn read(&self) -> Option<Said> {
         let mut values = [0u64; 3];
         let size = size_of_val(&values);
         // SAFETY: `values` is writable and as long as said.
         let got = unsafe { libc::read(self.0.as_raw_fd(), values.as_mut_ptr().cast(), size) };
-        (usize::try_from(got) == Ok(size)).then(|| whole(values))
+        let [count, enabled, running] = values;
+        let said = Said {
+            count,
+            enabled,
+            running,
+        };
+        (usize::try_from(got) == Ok(size)).then_some(said)
     }
 }
 
-/// A count for the whole time in which it was enabled, of [count, time enabled, time it had a counter].
-fn whole([count, enabled, running]: [u64; 3]) -> u64 {
-    if running == 0 {
-        return 0;
+/// What a counter says, since it was opened. Where there are more events than counters, they take turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    count: u64,
+    /// How long its thread, or pCPU, ran, ns.
+    enabled: u64,
+    /// For how long of that it counted.
+    running: u64,
+}
+
+impl Said {
+    /// What there was to be counted since `before`, had it counted all the time. Totals are not what is scaled: by one
+    /// turn in which more happens than before, they may well go back. `None`: it had no turn in that time.
+    pub(crate) fn since(self, before: Self) -> Option<u64> {
+        // A counter that was opened anew has counted from its beginning.
+        let anew = self.enabled < before.enabled;
+        let before = if anew { Self::default() } else { before };
+        let count = self.count.saturating_sub(before.count);
+        let enabled = self.enabled - before.enabled;
+        match self.running.saturating_sub(before.running) {
+            0 => (enabled == 0).then_some(0),
+            running => {
+                let scaled = u128::from(count) * u128::from(enabled) / u128::from(running);
+                Some(u64::try_from(scaled).unwrap_or(u64::MAX))
+            }
+        }
     }
-    let scaled = u128::from(count) * u128::from(enabled) / u128::from(running);
-    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// Where tracefs may be mounted.
@@ -304,9 +329,61 @@ impl VcpuCounters {
     }
 
     /// What was counted so far.
-    pub(crate) fn read(&self) -> Signals {
+    pub(crate) fn read(&self) -> Tally {
         self.counters.read()
     }
+}
+
+/// What a vCPU's counters say at a time, as far as there are any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    io: Option<[Said; IO.len()]>,
+    pause: Option<[Said; PAUSE_EXITS.len()]>,
+    instructions: Option<Said>,
+    /// References and misses.
+    llc: Option<[Said; 2]>,
+    /// Unhalted cycles, and the clock.
+    unhalted: Option<[Said; 2]>,
+}
+
+impl Tally {
+    /// What happened since `before`, as far as it was counted.
+    pub(crate) fn since(&self, before: &Self) -> Signals {
+        let instructions = self.instructions.and_then(|now| {
+            let then = before.instructions.unwrap_or_default();
+            now.since(then)
+        });
+        let llc = |[references, misses]: [u64; 2]| {
+            Some(LlcSeen {
+                instructions: instructions?,
+                references,
+                misses,
+            })
+        };
+        let unhalted = |[unhalted, reference]: [u64; 2]| UnhaltedSeen {
+            unhalted,
+            reference,
+        };
+        let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
+        Signals {
+            io_events: each(self.io, before.io).map(|it| sum(&it)),
+            pause_exits: each(self.pause, before.pause).map(|it| sum(&it)),
+            instructions,
+            llc: each(self.llc, before.llc).and_then(llc),
+            unhalted: each(self.unhalted, before.unhalted).map(unhalted),
+            ..Signals::default()
+        }
+    }
+}
+
+/// What each of several counters has to say since then; `None`: one of them has nothing to.
+fn each<const N: usize>(now: Option<[Said; N]>, before: Option<[Said; N]>) -> Option<[u64; N]> {
+    let (now, before) = (now?, before.unwrap_or([Said::default(); N]));
+    let mut all = [0; N];
+    for (at, count) in all.iter_mut().enumerate() {
+        *count = now[at].since(before[at])?;
+    }
+    Some(all)
 }
 
 impl Default for VcpuCounters {
@@ -344,34 +421,24 @@ impl<C: Count> Counters<C> {
         }
     }
 
-    fn read(&self) -> Signals {
-        let sum = |counters: &[C]| {
-            let counts = counters.iter().map(Count::read);
-            counts.reduce(|a, b| Some(a?.saturating_add(b?))).flatten()
-        };
-        let instructions = self.instructions.as_ref().and_then(Count::read);
-        let llc = |[references, misses]: &[C; 2]| {
-            Some(LlcSeen {
-                instructions: instructions?,
-                references: references.read()?,
-                misses: misses.read()?,
-            })
-        };
-        let unhalted = |[unhalted, clock]: &[C; 2]| {
-            Some(UnhaltedSeen {
-                unhalted: unhalted.read()?,
-                reference: clock.read()?,
-            })
-        };
-        Signals {
-            io_events: sum(&self.io),
-            pause_exits: sum(&self.pause),
-            instructions,
-            llc: self.llc.as_ref().and_then(llc),
-            unhalted: self.unhalted.as_ref().and_then(unhalted),
-            ..Signals::default()
+    fn read(&self) -> Tally {
+        Tally {
+            io: read_all(&self.io),
+            pause: read_all(&self.pause),
+            instructions: self.instructions.as_ref().and_then(Count::read),
+            llc: self.llc.as_ref().and_then(|it| read_all(it)),
+            unhalted: self.unhalted.as_ref().and_then(|it| read_all(it)),
         }
     }
+}
+
+/// What these say, and nothing in the places of those that there are not; `None`: there are none, or one cannot be read.
+fn read_all<const N: usize>(counters: &[impl Count]) -> Option<[Said; N]> {
+    let mut all = [Said::default(); N];
+    for (said, counter) in all.iter_mut().zip(counters) {
+        *said = counter.read()?;
+    }
+    (!counters.is_empty()).then_some(all)
 }
 
 #[cfg(test)]
@@ -393,8 +460,8 @@ mod tests {
         let mut sum = 0u64;
         (0..200_000u64).for_each(|n| sum = sum.wrapping_add(std::hint::black_box(n)));
         std::hint::black_box(sum);
-        assert!(own.read().unwrap() > first);
-        assert!(counter.read().unwrap() >= before);
+        assert!(own.read().unwrap().since(first) > Some(0));
+        assert!(counter.read().unwrap().since(before).is_some());
     }
 
     /// As on Debian, whose kernel asks for more than CAP_PERFMON: that is something else than a machine that does
@@ -414,7 +481,7 @@ mod tests {
         assert!(refusing(IO[0]).refused());
         assert!(!refusing("nothing").refused());
         assert!(!VcpuCounters::default().refused());
-        assert_eq!(refusing(IO[0]).read(), Signals::default());
+        assert_eq!(refusing(IO[0]).read(), Tally::default());
         let crowded = VcpuCounters::of(|_| Err(io::Error::from_raw_os_error(libc::EMFILE)));
         assert!(crowded.crowded() && !crowded.refused());
         assert!(!refusing(IO[0]).crowded());
@@ -422,21 +489,31 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_is_unknown() {
-        assert_eq!(VcpuCounters::default().read(), Signals::default());
+        assert_eq!(VcpuCounters::default().read(), Tally::default());
         // A thread that is not there.
-        assert_eq!(VcpuCounters::open(u32::MAX >> 1).read(), Signals::default());
+        assert_eq!(VcpuCounters::open(u32::MAX >> 1).read(), Tally::default());
+        let nothing = Tally::default().since(&Tally::default());
+        assert_eq!(nothing, Signals::default());
     }
 
     /// A counter that shows what it is given.
     impl Count for Option<u64> {
-        fn read(&self) -> Option<u64> {
-            *self
+        fn read(&self) -> Option<Said> {
+            self.map(|count| said([count, 1, 1]))
+        }
+    }
+
+    fn said([count, enabled, running]: [u64; 3]) -> Said {
+        Said {
+            count,
+            enabled,
+            running,
         }
     }
 
     /// What is seen where `of` says what each counter shows; the outer `None`: there is none.
     fn seen(of: impl Fn(What) -> Option<Option<u64>>) -> Signals {
-        Counters::open(of).read()
+        Counters::open(of).read().since(&Tally::default())
     }
 
     #[test]
@@ -523,9 +600,36 @@ mod tests {
 
     #[test]
     fn counters_that_take_turns_are_scaled() {
-        assert_eq!(whole([500, 3_000, 1_000]), 1_500);
-        assert_eq!(whole([500, 1_000, 1_000]), 500);
-        assert_eq!(whole([0, 1_000, 0]), 0, "never had a turn");
-        assert_eq!(whole([u64::MAX, 2, 1]), u64::MAX);
+        let since = |now, before| said(now).since(said(before));
+        let from_the_start = |now| since(now, [0; 3]);
+        assert_eq!(from_the_start([500, 3_000, 1_000]), Some(1_500));
+        assert_eq!(from_the_start([500, 1_000, 1_000]), Some(500));
+        assert_eq!(from_the_start([u64::MAX, 2, 1]), Some(u64::MAX));
+        // It had no turn, which says nothing; and its thread had none, so that there was nothing to count.
+        assert_eq!(from_the_start([0, 1_000, 0]), None);
+        assert_eq!(since([500, 3_000, 1_000], [500, 3_000, 1_000]), Some(0));
+        // Opened anew meanwhile.
+        assert_eq!(since([7, 20, 10], [500, 3_000, 1_000]), Some(14));
+    }
+
+    /// Scaled, the total would fall from 2,000,000 to 1,786,923, as if it had begun anew.
+    #[test]
+    fn a_period_is_scaled_by_its_own_turns() {
+        let (before, now) = ([1_000_000, 200, 100], [1_010_000, 230, 130]);
+        assert_eq!(said(now).since(said(before)), Some(10_000));
+    }
+
+    #[test]
+    fn what_had_no_turn_in_a_period_is_unknown_in_that_one_only() {
+        let at = |instructions, misses| Tally {
+            instructions: Some(said(instructions)),
+            llc: Some([said([40, 30, 10]), said(misses)]),
+            ..Tally::default()
+        };
+        let before = at([900, 30, 20], [5, 30, 10]);
+        let without = at([1_000, 40, 20], [6, 40, 20]).since(&before);
+        assert_eq!((without.instructions, without.llc), (None, None));
+        let with = at([1_000, 40, 25], [5, 40, 10]).since(&before);
+        assert_eq!((with.instructions, with.llc), (Some(200), None));
     }
 }

@@ -302,6 +302,6 @@ fn vcpu_now(
         latency_ms: ms(told.latency),
         home: u32::try_from(told.home - 1).ok(),
         pool: told.pool.checked_sub(1),
-        cycles: counters.signals.cycles,
+        cycles: counters.cycles,
     }
 }

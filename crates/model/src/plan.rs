@@ -83,6 +83,8 @@ pub struct HostSeen {
     /// The pCPUs of each last-level cache. Kernels number pCPUs as they like: on a real host these sets say which pCPUs
     /// share a cache, not the order of numbers in `topology`.
     pub llcs: Vec<PcpuSet>,
+    /// The pCPUs of each NUMA node, likewise; none, if the host does not tell: it counts as one.
+    pub nodes: Vec<PcpuSet>,
     /// How the hardware threads of a core are numbered, if each core has two and that is known.
     pub smt: Option<SmtOrder>,
     /// Does hardware wake vCPUs for their siblings, so that nobody sees for which?
@@ -130,20 +132,30 @@ pub enum SmtOrder {
 impl HostSeen {
     /// A host whose pCPUs are numbered as `topology` says.
     pub fn of(topology: Topology) -> Self {
-        let mut llcs: Vec<PcpuSet> = Vec::new();
-        for cpu in topology.all() {
-            let at = topology.llc(cpu) as usize;
-            llcs.resize_with(llcs.len().max(at + 1), PcpuSet::default);
-            llcs[at].insert(cpu);
-        }
+        let by = |number: fn(&Topology, PcpuId) -> u32| {
+            let mut sets: Vec<PcpuSet> = Vec::new();
+            for cpu in topology.all() {
+                let at = number(&topology, cpu) as usize;
+                sets.resize_with(sets.len().max(at + 1), PcpuSet::default);
+                sets[at].insert(cpu);
+            }
+            sets
+        };
         let two = topology.threads_per_core() == 2;
         Self {
             topology,
-            llcs,
+            llcs: by(Topology::llc),
+            nodes: by(Topology::node),
             smt: two.then_some(SmtOrder::Neighbours),
             wakers_hidden: false,
             awaited_hidden: None,
         }
+    }
+
+    /// The number of the NUMA node of `cpu`.
+    pub fn node(&self, cpu: PcpuId) -> usize {
+        let with = self.nodes.iter().position(|node| node.contains(cpu));
+        with.unwrap_or(self.nodes.len())
     }
 
     /// The SMT sibling of `cpu`, if each core has two hardware threads.
@@ -238,8 +250,18 @@ pub struct Snapshot {
     pub now: Nanos,
     /// The host.
     pub host: HostSeen,
-    /// Its VMs.
+    /// Its VMs, as far as the policy is for them: all, unless there is a canary.
     pub vms: Vec<VmSeen>,
+    /// Its other VMs, which are in fair order whatever the policy says of them. They count where it works out what of
+    /// the host each VM may have.
+    pub others: Vec<VmSeen>,
+}
+
+impl Snapshot {
+    /// All VMs, whether or not the policy is for them.
+    pub fn all(&self) -> impl Iterator<Item = &VmSeen> {
+        self.vms.iter().chain(&self.others)
+    }
 }
 
 /// What should hold for one VM.

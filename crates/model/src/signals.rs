@@ -71,6 +71,20 @@ pub struct LlcSeen {
 }
 
 impl Signals {
+    /// What is told here, or there. A counter that takes turns with others may have none in a period.
+    #[must_use]
+    pub fn or(self, there: Self) -> Self {
+        Self {
+            io_events: self.io_events.or(there.io_events),
+            pause_exits: self.pause_exits.or(there.pause_exits),
+            instructions: self.instructions.or(there.instructions),
+            llc: self.llc.or(there.llc),
+            cycles: self.cycles.or(there.cycles),
+            kept: self.kept.or(there.kept),
+            unhalted: self.unhalted.or(there.unhalted),
+        }
+    }
+
     /// What happened since `before`, both counted from the same beginning. A counter that seems to
     /// go back has begun anew.
     #[must_use]

@@ -81,6 +81,7 @@ fn snapshot(host: &HostSeen, vms: u32, number: u64, period: Nanos) -> Snapshot {
         now: 0,
         host: host.clone(),
         vms: (0..vms).map(vm).collect(),
+        others: Vec::new(),
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
         now: 0,
         host: HostSeen::of(Topology::flat(pcpus).unwrap()),
         vms: sizes.iter().enumerate().map(vm).collect(),
+        others: Vec::new(),
     }
 }
 

@@ -123,11 +123,11 @@ fn check(table: &Reader<'_>, settings: &Settings, policy: &str) {
     match policy {
         "cosched-relaxed" => {
             let skew = settings.cosched_relaxed.skew;
-            check_skew(table, skew.resume, skew.stop);
+            check_pair(table, ["resume", "stop"], [skew.resume, skew.stop]);
         }
         "cosched-relaxed-all" => {
             let skew = settings.cosched_relaxed_all.skew;
-            check_skew(table, skew.resume, skew.stop);
+            check_pair(table, ["resume", "stop"], [skew.resume, skew.stop]);
         }
         "jupiter" => {
             let of = &settings.jupiter;
@@ -142,25 +142,32 @@ fn check(table: &Reader<'_>, settings: &Settings, policy: &str) {
             let of = &settings.vsmtio;
             let timeouts = [of.bounds.least, of.timeout, of.bounds.most];
             check_order(table, ["least", "timeout", "most"], timeouts);
+            let slices = [of.slice_least, of.latency];
+            check_pair(table, ["slice_least", "latency"], slices);
+        }
+        "vslicer" => {
+            let of = settings.vslicer;
+            check_pair(table, ["slice", "default"], [of.slice, of.default]);
+        }
+        "vturbo" => {
+            let of = settings.vturbo;
+            check_pair(table, ["slice", "default"], [of.slice, of.default]);
         }
         _ => {}
     }
 }
 
-fn check_skew(table: &Reader<'_>, resume: Nanos, stop: Nanos) {
-    if resume <= stop {
+/// The first is no longer than the second.
+fn check_pair(table: &Reader<'_>, keys: [&str; 2], values: [Nanos; 2]) {
+    let ([less, more], [least, most]) = (keys, values.map(time::show));
+    if values[0] <= values[1] {
         return;
     }
-    let key = if table.has("resume") {
-        "resume"
-    } else {
-        "stop"
-    };
-    let (resume, stop) = (time::show(resume), time::show(stop));
-    let found = format!("found resume {resume} and stop {stop}");
+    let key = if table.has(less) { less } else { more };
+    let found = format!("found {less} {least} and {more} {most}");
     table.problem(
         key,
-        format!("{found}, expected resume to be no more than stop"),
+        format!("{found}, expected {less} to be no more than {more}"),
     );
 }
 

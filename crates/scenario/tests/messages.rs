@@ -678,13 +678,18 @@ fn channels() {
 fn what_is_wrong_with_policies_settings() {
     let found = with(
         "[policy.cosched-strict]\nslto = \"20ms\"\n[policy.cosched-relaxed]\nresume = \"5ms\"\n\
-         [policy.cosched-demnd]\nlight = 99\n[policy.balance-load]\nlight = 99",
+         [policy.cosched-demnd]\nlight = 99\n[policy.balance-load]\nlight = 99\n\
+         [policy.vslicer]\nslice = \"100ms\"\n[policy.vturbo]\ndefault = \"500us\"\n\
+         [policy.vsmtio]\nslice_least = \"1s\"",
     );
     for says in [
         "host.toml:7: policy.cosched-strict.slto: unknown key, did you mean \"slot\"?",
         "host.toml:9: policy.cosched-relaxed.resume: found resume ",
         "host.toml:10: policy.cosched-demnd: unknown key, did you mean \"cosched-demand\"?",
         "host.toml:13: policy.balance-load.light: found 99, expected a whole number from 100 to 1000",
+        "host.toml:15: policy.vslicer.slice: found slice 100 ms and default 30.0 ms, expected slice to be no more",
+        "host.toml:17: policy.vturbo.default: found slice 1.00 ms and default 500 µs, expected slice to be no more",
+        "host.toml:19: policy.vsmtio.slice_least: found slice_least 1.00 s and latency 24.0 ms, expected slice_least to",
     ] {
         assert!(
             found.iter().any(|line| line.starts_with(says)),

@@ -118,6 +118,7 @@ impl Control {
             now: host.now(),
             host: HostSeen::of(topology),
             vms,
+            others: Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::Sighting;
 use corun_model::Nanos;
+use corun_model::time::SEC;
 use corun_policies::vmigrater::{Core, MigraterParams};
 use corun_system::procfs::{Proc, ThreadKey};
 use libbpf_rs::{
@@ -41,6 +42,29 @@ struct Book {
     vcpu: AtomicU32,
     tid: AtomicU32,
     unused: u32,
+}
+
+/// Requests that are under way for longer are taken for such as never end: their books may have lost them.
+const ENDLESS: Nanos = 5 * SEC;
+
+impl Book {
+    /// How long there was a request under way, up to `now`.
+    fn busy(&self, now: Nanos) -> Nanos {
+        let busy = || self.busy.load(Ordering::Acquire);
+        let before = busy();
+        if self.under_way.load(Ordering::Acquire) == 0 {
+            return before;
+        }
+        let lasts = now.saturating_sub(self.since.load(Ordering::Acquire));
+        if lasts <= ENDLESS {
+            return before + lasts;
+        }
+        // With the next one it counts anew. Of those that do end, the ends are lost for a moment.
+        if self.under_way.swap(0, Ordering::AcqRel) > 0 {
+            self.busy.fetch_add(lasts, Ordering::AcqRel);
+        }
+        busy()
+    }
 }
 
 /// The books, mapped.
@@ -130,8 +154,12 @@ pub(crate) struct Sightings {
     seen: Rc<RefCell<Vec<Sighting>>>,
 }
 
-/// The pairs of tracepoints between which a request is under way, better ones first.
-const PAIRS: [[&str; 2]; 2] = [["io_start", "io_done"], ["rq_issue", "rq_complete"]];
+/// The tracepoints between which a request is under way, better ones first. What is merged with another one before
+/// it is issued has begun by the first.
+const PAIRS: [&[&str]; 2] = [
+    &["io_start", "io_done", "rq_merge"],
+    &["rq_issue", "rq_complete"],
+];
 
 /// What the kernel may tell beside requests: time stolen from vCPUs (not where it does not list its data by name), and
 /// which vCPUs idle. Without them all else works.
@@ -149,7 +177,7 @@ pub(crate) fn trace(params: &MigraterParams) -> Result<(Traced, Sightings), Stri
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
     let mut failed = String::new();
     for extras in EXTRAS {
-        for pair in &PAIRS {
+        for pair in PAIRS {
             match load(pair, extras, params) {
                 Ok(object) => return start(object, extras).map_err(|error| error.to_string()),
                 Err(error) => failed = error.to_string(),
@@ -159,7 +187,7 @@ pub(crate) fn trace(params: &MigraterParams) -> Result<(Traced, Sightings), Stri
     Err(failed)
 }
 
-fn load(pair: &[&str; 2], extras: &[&str], params: &MigraterParams) -> libbpf_rs::Result<Object> {
+fn load(pair: &[&str], extras: &[&str], params: &MigraterParams) -> libbpf_rs::Result<Object> {
     let mut open = ObjectBuilder::default()
         .name("requests")?
         .open_memory(&PROGRAM.0)?;
@@ -321,11 +349,7 @@ impl Traced {
         let Some(watched) = self.watched.get_mut(&tid) else {
             return;
         };
-        let book = self.books.get(watched.slot);
-        let mut busy = book.busy.load(Ordering::Acquire);
-        if book.under_way.load(Ordering::Acquire) > 0 {
-            busy += now.saturating_sub(book.since.load(Ordering::Acquire));
-        }
+        let busy = self.books.get(watched.slot).busy(now);
         // A request that ends between the two looks is counted with the next beat.
         let newly = busy.saturating_sub(watched.told);
         watched.told = watched.told.max(busy);
@@ -364,6 +388,110 @@ impl Traced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    #[test]
+    fn a_request_whose_end_was_lost_is_not_under_way_for_ever() {
+        let book = Book {
+            busy: AtomicU64::new(7),
+            since: AtomicU64::new(SEC),
+            under_way: AtomicU32::new(1),
+            vcpu: AtomicU32::new(0),
+            tid: AtomicU32::new(1),
+            unused: 0,
+        };
+        assert_eq!(book.busy(SEC + 3), 10);
+        assert_eq!(book.busy(SEC + ENDLESS), 7 + ENDLESS);
+        // From here on it is taken for endless, and what it took until then stays.
+        assert_eq!(book.busy(SEC + ENDLESS + 1), 8 + ENDLESS);
+        assert_eq!(book.busy(9 * SEC), 8 + ENDLESS);
+        // The next one begins.
+        book.since.store(10 * SEC, Ordering::Relaxed);
+        book.under_way.store(1, Ordering::Relaxed);
+        assert_eq!(book.busy(10 * SEC + 2), 10 + ENDLESS);
+    }
+
+    /// Where BPF may look, and the disk of this folder has an elevator: requests beside each other are merged.
+    #[test]
+    fn a_request_that_was_merged_is_under_way_no_more() {
+        let Ok((mut traced, _sightings)) = trace(&MigraterParams::default()) else {
+            return; // not allowed here
+        };
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = folder.path().join("blocks");
+        std::fs::write(&path, vec![1; 256 * BLOCK]).unwrap();
+        let mut options = std::fs::OpenOptions::new();
+        let opened = options.read(true).custom_flags(libc::O_DIRECT).open(&path);
+        let Ok(file) = opened else {
+            return; // no file system on a disk
+        };
+        file.sync_all().unwrap();
+        // SAFETY: asks for a number only.
+        let tid = unsafe { libc::gettid() }.cast_unsigned();
+        let (tgid, start) = (std::process::id(), 0);
+        traced.watch(&ThreadKey { tgid, tid, start }).unwrap();
+        for round in 0..32 {
+            // The one in the middle comes last, and joins the two others.
+            read_at_once(&file, [0, 2, 1].map(|at| 8 * round + at));
+        }
+        let book = traced.books.get(traced.watched[&tid].slot);
+        assert_eq!(book.under_way.load(Ordering::Acquire), 0);
+    }
+
+    const BLOCK: usize = 4096;
+
+    /// `struct iocb` (linux/aio_abi.h).
+    #[repr(C)]
+    #[derive(Default)]
+    struct Iocb {
+        data: u64,
+        key: u32,
+        flags: u32,
+        opcode: u16,
+        priority: i16,
+        file: u32,
+        buffer: u64,
+        length: u64,
+        offset: i64,
+        rest: [u64; 2],
+    }
+
+    #[repr(C, align(4096))]
+    struct Buffer([u8; 3 * BLOCK]);
+
+    /// Reads these blocks of a file, all asked for before the first is waited for.
+    fn read_at_once(file: &std::fs::File, blocks: [usize; 3]) {
+        let mut buffer = Box::new(Buffer([0; 3 * BLOCK]));
+        let mut places = buffer.0.chunks_exact_mut(BLOCK);
+        let mut asked = blocks.map(|block| Iocb {
+            file: file.as_raw_fd().cast_unsigned(),
+            buffer: places.next().unwrap().as_mut_ptr() as u64,
+            length: BLOCK as u64,
+            offset: (block * BLOCK) as i64,
+            ..Iocb::default()
+        });
+        let asked: [*mut Iocb; 3] = asked.each_mut().map(std::ptr::from_mut);
+        let (mut context, mut events) = (0u64, [[0u64; 4]; 3]);
+        // SAFETY: what is pointed to outlives the calls, the last of which waits for all three to be done.
+        unsafe {
+            let none = std::ptr::null::<libc::timespec>();
+            assert_eq!(libc::syscall(libc::SYS_io_setup, 3, &raw mut context), 0);
+            assert_eq!(
+                libc::syscall(libc::SYS_io_submit, context, 3, asked.as_ptr()),
+                3
+            );
+            let got = libc::syscall(
+                libc::SYS_io_getevents,
+                context,
+                3,
+                3,
+                events.as_mut_ptr(),
+                none,
+            );
+            assert_eq!(got, 3);
+            assert_eq!(libc::syscall(libc::SYS_io_destroy, context), 0);
+        }
+    }
 
     #[test]
     fn books_are_as_the_kernel_writes_them() {

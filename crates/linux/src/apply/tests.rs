@@ -177,6 +177,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         now: 0,
         host: HostSeen::of("1n1l1c2t".parse().unwrap()),
         vms: list.iter().map(seen).collect(),
+        others: Vec::new(),
     };
     (list, snapshot)
 }

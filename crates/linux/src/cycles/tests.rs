@@ -232,6 +232,7 @@ fn what_is_missing_is_said() {
     let host = HostSeen {
         topology: corun_model::Topology::flat(2).unwrap(),
         llcs: Vec::new(),
+        nodes: Vec::new(),
         smt: None,
         wakers_hidden: false,
         awaited_hidden: None,

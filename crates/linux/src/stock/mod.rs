@@ -19,11 +19,11 @@ pub mod thread;
 
 use crate::host::{Cause, HostError, same_pcpus};
 use crate::outside::task_seen;
-use crate::perf::VcpuCounters;
+use crate::perf::{Tally, VcpuCounters};
 use crate::{descriptors, machine, preflight, priority};
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, VmSeen,
+    HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Snapshot, TaskId, TaskPlan, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::affinity;
@@ -165,7 +165,7 @@ struct Daemon {
     policy: Box<dyn Policy>,
     state: State,
     vms: Vms,
-    counters: BTreeMap<TaskId, (VcpuCounters, Counted, Signals)>,
+    counters: BTreeMap<TaskId, (VcpuCounters, Counted, Tally)>,
     host: HostSeen,
     online: PcpuSet,
     began: Nanos,
@@ -305,10 +305,10 @@ impl Daemon {
                         true => VcpuCounters::open(vcpu.key.tid),
                         false => VcpuCounters::default(),
                     };
-                    (counters, counted, Signals::default())
+                    (counters, counted, Tally::default())
                 });
-                let signals = counters.read();
-                let (did, seen) = (counted.since(last), signals.since(&then));
+                let tally = counters.read();
+                let (did, seen) = (counted.since(last), tally.since(&then));
                 vcpus.push(task_seen(
                     (vcpu.task, vcpu.weight),
                     vcpu.allowed,
@@ -317,8 +317,7 @@ impl Daemon {
                     elapsed,
                 ));
                 self.report.there(vcpu.task, counted);
-                self.counters
-                    .insert(vcpu.task, (counters, counted, signals));
+                self.counters.insert(vcpu.task, (counters, counted, tally));
             }
             vms.push(VmSeen {
                 vm: vm.vm,
@@ -331,6 +330,7 @@ impl Daemon {
             now: now - self.began,
             host: self.host.clone(),
             vms,
+            others: Vec::new(),
         }
     }
 }

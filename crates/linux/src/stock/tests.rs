@@ -565,6 +565,7 @@ fn every_served_policy_exists_and_asks_for_what_can_be_done() {
                 cookie: 0,
                 vcpus: Vec::new(),
             }],
+            others: Vec::new(),
         };
         let mut plan = Plan::default();
         (policy.make)(&Settings::default()).decide(&seen, &mut plan);

@@ -281,12 +281,7 @@ impl Core {
         ready.wait();
         bound?;
         let counters = self.counters(cpu).map_err(io::Error::other)?;
-        let read = || {
-            counters
-                .iter()
-                .map(|it| it.read().unwrap_or(0))
-                .collect::<Vec<u64>>()
-        };
+        let read = || counters.iter().map(Count::read).collect::<Vec<_>>();
         let (before, began) = (read(), clock::now());
         let mut steps = 0;
         while clock::now() - began < time {
@@ -300,7 +295,7 @@ impl Core {
             work.step();
         }
         let counted = |at: usize| match (before.get(at), after.get(at)) {
-            (Some(before), Some(after)) => after.saturating_sub(*before),
+            (Some(Some(before)), Some(Some(after))) => after.since(*before).unwrap_or(0),
             _ => 0,
         };
         Ok(Done {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Recogniser {
     vcpus: BTreeMap<TaskId, Recognition>,
-    /// What the host told in the last period, of any vCPU.
+    /// What the host told in the last period, of any vCPU; `None`: there was none yet.
     told: Option<Signals>,
 }
 
@@ -18,6 +18,9 @@ impl Recogniser {
     /// A monitoring period is over. vCPUs that are not there any more are forgotten.
     pub fn look(&mut self, seen: &Snapshot, limits: &Limits) {
         self.forget(seen);
+        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+        let told = vcpus.map(|vcpu| vcpu.signals).reduce(Signals::or);
+        self.told = told.or(self.told);
         for vm in &seen.vms {
             let exits = vm.vcpus.iter().filter_map(|vcpu| vcpu.signals.pause_exits);
             let exits = exits.reduce(u64::saturating_add);
@@ -26,7 +29,6 @@ impl Recogniser {
                 if vcpu.run > 0 {
                     known.sample(Cursors::of(&vcpu.signals, exits, limits));
                 }
-                self.told = Some(vcpu.signals);
             }
         }
     }

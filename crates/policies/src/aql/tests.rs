@@ -128,6 +128,12 @@ fn a_host_that_tells_nothing_is_one_pool_and_says_so() {
     let status = policy.status().notes;
     assert_eq!(status.len(), 3, "{status:?}");
     assert!(status[2].contains("agnostic"), "{status:?}");
+    // One vCPU of which nothing is told for a period is not the host.
+    let mut seen = host(&[Kind::IoInt, Kind::Llcf]);
+    let last = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).last();
+    last.unwrap().signals = Signals::default();
+    settled(&mut policy, &seen);
+    assert!(policy.status().notes.is_empty());
 }
 
 /// Kernels number pCPUs of two sockets by turns, as Intel's firmware does: which pCPUs share a cache decides.

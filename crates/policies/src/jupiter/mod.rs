@@ -110,17 +110,18 @@ impl Jupiter {
     /// Tells every VM what it has in the next period, and every vCPU its slice of that.
     /// `settle`: a period is over, so loans go on.
     fn share(&mut self, seen: &Snapshot, settle: bool) {
-        let claimant = |(known, vm): (&Vm, &VmSeen)| {
+        let claimant = |vm: &VmSeen| {
             let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
             let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
             Claimant {
-                weight: known.weight_among_vms(vm),
-                most: known.vcpus().min(allowed.len().into()),
+                weight: vm::weight_among_vms(vm),
+                most: u64::from(allowed.len()).min(vm.vcpus.len() as u64),
                 allowed,
                 limit: Nanos::MAX,
             }
         };
-        let mut claimants: Vec<Claimant> = self.vms.iter().zip(&seen.vms).map(claimant).collect();
+        // Those that Jupiter is for are the first, and the only ones that are told anything.
+        let mut claimants: Vec<Claimant> = seen.all().map(claimant).collect();
         // VMs with full buckets come first, as what they leave to all is what others are entitled to, and may lend.
         let uses = (self.params.elb && settle).then(|| self.uses(&claimants));
         if let Some(uses) = &uses {

@@ -62,6 +62,29 @@ fn a_host_that_only_computes_is_told_nothing_but_what_is_neutral() {
     }
 }
 
+/// A VM that has its share of a host, as one of four with a quarter of each pCPU, is not hurried if Jupiter is for it only.
+#[test]
+fn a_canary_is_entitled_to_its_part_among_all_vms() {
+    const QUARTER: Does = (25, Doing::Ready, 8);
+    let mut policy = Jupiter::default();
+    let mut plan = Plan::default();
+    for number in 0..50 {
+        let mut seen = period(number, &vec![vec![QUARTER; 4]; 4]);
+        seen.others = seen.vms.split_off(1);
+        plan = ask(&mut policy, &seen);
+    }
+    assert_eq!(policy.vms[0].entitled(), PERIOD);
+    assert_eq!((plan.vms.len(), plan.tasks.len()), (1, 4));
+    for vcpu in 0..4 {
+        let Claim {
+            latency, allotment, ..
+        } = claim(&plan, vcpu);
+        assert_eq!((latency, allotment), (4 * MS, 25 * MS));
+    }
+    // Nothing is thought of the others.
+    assert_eq!(policy.status().vms.len(), 1);
+}
+
 /// The main thread of a VM has all to do, the others little: it gets what they leave.
 #[test]
 fn a_busy_vcpu_gets_what_its_siblings_leave_and_the_vm_stays_as_it_is() {

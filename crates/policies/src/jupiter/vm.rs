@@ -83,6 +83,13 @@ fn own_weight(vcpu: &TaskSeen) -> u64 {
     u64::from(vcpu.weight.max(1))
 }
 
+/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one, each by what it weighs: a
+/// policy does not see the cgroups around VMs' own.
+pub(super) fn weight_among_vms(seen: &VmSeen) -> u64 {
+    let own = || seen.vcpus.iter().map(own_weight).sum();
+    seen.weight.map_or_else(own, u64::from)
+}
+
 /// Where this vCPU is among those of its VM: mostly where its number says, as they are given in sequence.
 fn place(seen: &VmSeen, task: TaskId) -> Option<usize> {
     let first = seen.vcpus.first()?.task;
@@ -155,12 +162,6 @@ impl Vm {
 
     pub fn id(&self) -> VmId {
         self.id
-    }
-
-    /// What it weighs against others. Without a weight of its own its vCPUs count one by one, each by what it
-    /// weighs: a policy does not see the cgroups around VMs' own.
-    pub fn weight_among_vms(&self, seen: &VmSeen) -> u64 {
-        seen.weight.map_or(self.own, u64::from)
     }
 
     /// Takes over the homes of those vCPUs that this VM had `before`.

@@ -12,7 +12,7 @@ use crate::{
     BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
     Microsliced, PolicyInfo, VsmtIoParams,
 };
-use corun_model::time;
+use corun_model::{Nanos, time};
 use std::collections::BTreeMap;
 
 /// The settings of all policies that have some: each is the policy itself, which is remade from it,
@@ -147,25 +147,32 @@ impl Settings {
     /// # Errors
     /// [`SettingError::Value`] of one that does not.
     pub fn check(&self, policy: &PolicyInfo) -> Result<(), SettingError> {
-        if policy.name == "jupiter" {
-            return self.check_latencies(policy.name);
-        }
-        if policy.name == "vsmtio" {
-            return self.check_timeouts(policy.name);
-        }
-        let skew = match policy.name {
-            "cosched-relaxed" => self.cosched_relaxed.skew,
-            "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
-            _ => return Ok(()),
-        };
-        match skew.resume <= skew.stop {
-            true => Ok(()),
-            false => Err(SettingError::Value {
-                policy: policy.name,
-                key: "resume".to_string(),
-                found: time::show(skew.resume),
-                expected: format!("at most stop, which is {}", time::show(skew.stop)),
-            }),
+        let no_longer = |of, than| no_longer(policy.name, of, than);
+        match policy.name {
+            "jupiter" => self.check_latencies(policy.name),
+            "vsmtio" => {
+                let of = &self.vsmtio;
+                no_longer(("slice_least", of.slice_least), ("latency", of.latency))?;
+                self.check_timeouts(policy.name)
+            }
+            "cosched-relaxed" => {
+                let skew = self.cosched_relaxed.skew;
+                no_longer(("resume", skew.resume), ("stop", skew.stop))
+            }
+            "cosched-relaxed-all" => {
+                let skew = self.cosched_relaxed_all.skew;
+                no_longer(("resume", skew.resume), ("stop", skew.stop))
+            }
+            // Those that do I/O have the short slices.
+            "vslicer" => {
+                let of = self.vslicer;
+                no_longer(("slice", of.slice), ("default", of.default))
+            }
+            "vturbo" => {
+                let of = self.vturbo;
+                no_longer(("slice", of.slice), ("default", of.default))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -189,22 +196,36 @@ impl Settings {
     /// Is Jupiter's least latency the least, and its longest the longest?
     fn check_latencies(&self, policy: &'static str) -> Result<(), SettingError> {
         let (params, show) = (&self.jupiter, time::show);
-        let error = |key: &str, found, expected| SettingError::Value {
-            policy,
-            key: key.to_string(),
-            found: show(found),
-            expected,
-        };
-        if params.latency_least > params.latency {
-            let expected = format!("at most latency, which is {}", show(params.latency));
-            return Err(error("latency_least", params.latency_least, expected));
-        }
+        let least = ("latency_least", params.latency_least);
+        no_longer(policy, least, ("latency", params.latency))?;
         if params.latency_most < params.latency {
             let expected = format!("at least latency, which is {}", show(params.latency));
-            return Err(error("latency_most", params.latency_most, expected));
+            return Err(SettingError::Value {
+                policy,
+                key: "latency_most".to_string(),
+                found: show(params.latency_most),
+                expected,
+            });
         }
         Ok(())
     }
+}
+
+/// Is the setting `of` of a policy, with its name, not longer than another one is?
+fn no_longer(
+    policy: &'static str,
+    (key, of): (&str, Nanos),
+    (other, than): (&str, Nanos),
+) -> Result<(), SettingError> {
+    if of <= than {
+        return Ok(());
+    }
+    Err(SettingError::Value {
+        policy,
+        key: key.to_string(),
+        found: time::show(of),
+        expected: format!("at most {other}, which is {}", time::show(than)),
+    })
 }
 
 #[cfg(test)]

@@ -76,6 +76,29 @@ fn what_is_refused_says_why() {
     );
 }
 
+/// With them a policy would do the opposite of what it is for.
+#[test]
+fn slices_that_are_to_be_short_are_no_longer_than_others() {
+    let checked = |name, key, value| {
+        let (mut settings, policy) = (Settings::default(), find(name).unwrap());
+        settings.set(policy, key, value).unwrap();
+        settings.check(policy).map_err(|error| error.to_string())
+    };
+    for name in ["vslicer", "vturbo"] {
+        assert_eq!(
+            checked(name, "slice", "100ms"),
+            Err(format!(
+                "slice of {name}: found \"100 ms\", expected at most default, which is 30.0 ms"
+            ))
+        );
+        assert!(checked(name, "default", "100us").is_err(), "{name}");
+        // Then all have the same.
+        assert_eq!(checked(name, "slice", "30ms"), Ok(()));
+    }
+    let error = checked("vsmtio", "slice_least", "1s").unwrap_err();
+    assert!(error.contains("at most latency, which is"), "{error}");
+}
+
 #[test]
 fn every_parameter_of_a_policy_can_be_set() {
     for policy in crate::known() {

@@ -21,7 +21,7 @@ use corun_model::TaskId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// vCPUs are swapped among cores of the same group: node and cookie.
-    pub group: (u32, u64),
+    pub group: (usize, u64),
     /// Its vCPUs and their retention rates.
     pub vcpus: Vec<(TaskId, u32)>,
 }

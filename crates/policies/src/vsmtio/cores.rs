@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 struct Core {
     threads: [PcpuId; 2],
-    node: u32,
+    node: usize,
     /// The cookie that it is taken for, if any.
     cookie: Option<u64>,
 }
@@ -45,7 +45,7 @@ impl Cores {
             let partner = host.partner(cpu).filter(|partner| cpu < *partner)?;
             Some(Core {
                 threads: [cpu, partner],
-                node: host.topology.node(cpu),
+                node: host.node(cpu),
                 cookie: None,
             })
         };
@@ -63,7 +63,7 @@ impl Cores {
     }
 
     /// Its NUMA node and cookie.
-    pub fn group(&self, core: usize) -> (u32, u64) {
+    pub fn group(&self, core: usize) -> (usize, u64) {
         let core = &self.all[core];
         (core.node, core.cookie.unwrap_or(0))
     }
@@ -167,7 +167,8 @@ fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) 
     cores.all.iter_mut().for_each(|core| core.cookie = None);
     let mut loads = vec![Load::default(); cores.count()];
     let weights = || seen.vms.iter().flat_map(usable::weights);
-    let most = usable::most(weights(), seen.host.topology.pcpus());
+    let all_weights = seen.all().flat_map(usable::weights);
+    let most = usable::most(all_weights, seen.host.topology.pcpus());
     for ((vm, of, task), weight) in all(seen).zip(weights()) {
         let vcpu = vcpus.entry(task.task).or_default();
         vcpu.weight = weight.min(most);

@@ -35,7 +35,7 @@ use adjuster::Rates;
 use cores::{Cookies, Cores};
 use corun_model::{
     Nanos, PcpuId, PcpuPlan, Placement, Plan, Signals, Snapshot, Status, TaskId, TaskPlan,
-    TaskSeen, counted, time,
+    TaskSeen, VmSeen, counted, time,
 };
 use ltcr::{Ltcr, Performance};
 use rass::Ranked;
@@ -93,7 +93,7 @@ pub struct VsmtIo {
     /// Periods until vCPUs may be swapped again.
     cooldown: u32,
     smt: bool,
-    /// What the host told of some vCPU in the last period; `None`: there was none.
+    /// What the host told in the last period, of any vCPU; `None`: there was none.
     told: Option<Signals>,
     /// Has a period passed?
     learned: bool,
@@ -364,6 +364,17 @@ impl VsmtIo {
         }
     }
 
+    /// These VMs are left to fair order, and kept off cores of other cookies, as all are.
+    fn tell_cookies(&self, others: &[VmSeen], plan: &mut Plan) {
+        for vm in others {
+            let cookie = self.cookies.number(vm.cookie);
+            plan.tasks.extend(vm.vcpus.iter().map(|task| TaskPlan {
+                cookie,
+                ..TaskPlan::of(task.task)
+            }));
+        }
+    }
+
     /// What was found out in the last period, for people.
     fn found(&self) -> Option<String> {
         let known: Vec<&Vcpu> = (self.vcpus.values())
@@ -542,7 +553,7 @@ impl Policy for VsmtIo {
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.smt = seen.host.smt.is_some();
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        self.told = vcpus.map(|task| task.signals).next();
+        self.told = vcpus.map(|task| task.signals).reduce(Signals::or);
         if !self.smt {
             return place_all(seen, plan, Placement::Free);
         }
@@ -568,11 +579,14 @@ impl Policy for VsmtIo {
             false => Placement::Free,
         };
         place_all(seen, plan, placement);
-        self.cookies.know(seen.vms.iter().map(|vm| vm.cookie));
+        self.cookies.know(seen.all().map(|vm| vm.cookie));
         let busy = self.busy();
         for vm in &seen.vms {
             let told = |task| self.told(task, vm.cookie, &busy);
             plan.tasks.extend(vm.vcpus.iter().map(told));
+        }
+        if self.cookies.matter() {
+            self.tell_cookies(&seen.others, plan);
         }
         plan.pcpus = self.hardware();
     }

@@ -316,6 +316,10 @@ fn what_a_host_hides_is_said() {
         signals.cycles = Some(CyclesSeen::default())
     });
     assert!(notes(default, &seen).is_empty());
+    // One vCPU of which nothing is told for a period is not the host.
+    let mut one = seen.clone();
+    one.vms[0].vcpus[0].signals = Signals::default();
+    assert!(notes(default, &one).is_empty());
     vcpus(&mut seen, |signals| signals.instructions = None);
     let [instructions] = &notes(default, &seen)[..] else {
         panic!("cycles are told, instructions are not");
@@ -369,6 +373,28 @@ fn cores_are_not_shared_across_cookies() {
     seen.vms[0].cookie = 7;
     let plan = ask(&mut policy, &seen);
     assert!(plan.pcpus.iter().all(|told| !told.cookies));
+}
+
+/// The policy is for the first VM only: the second is left to fair order, but not beside the first.
+#[test]
+fn nor_with_a_vm_that_the_policy_is_not_for() {
+    for (cookie, told) in [(7, 8), (0, 4)] {
+        let mut policy = VsmtIo::default();
+        let mut seen = period(0, 4, 0, 0);
+        seen.vms[1].cookie = cookie;
+        seen.others = seen.vms.split_off(1);
+        let plan = ask(&mut policy, &seen);
+        let matter = cookie != 0;
+        assert!(plan.pcpus.iter().all(|told| told.cookies == matter));
+        assert_eq!((plan.vms.len(), plan.tasks.len()), (1, told));
+        for other in &plan.tasks[4..] {
+            let only = TaskPlan {
+                cookie: 2,
+                ..TaskPlan::of(other.task)
+            };
+            assert_eq!(*other, only);
+        }
+    }
 }
 
 #[test]
@@ -478,6 +504,16 @@ fn cores_that_vms_have_left_are_filled_from_the_others() {
     assert_eq!(nodes.last().unwrap()[..], [4, 4, 0, 0]);
     let within = after_leaving("2n1l2c2t", &[3], |_| {});
     assert_eq!(within.last().unwrap()[..], [4, 4, 2, 2]);
+}
+
+/// As on a real host, whose numbers of pCPUs say nothing: sockets have every other core.
+#[test]
+fn nodes_are_told_by_their_pcpus_not_by_numbers() {
+    let counts = after_leaving("1n1l4c2t", &[1, 3], |seen| {
+        let nodes = ["0,1,4,5", "2,3,6,7"];
+        seen.host.nodes = nodes.map(|node| node.parse().unwrap()).to_vec();
+    });
+    assert_eq!(counts.last().unwrap()[..], [4, 0, 4, 0]);
 }
 
 #[test]

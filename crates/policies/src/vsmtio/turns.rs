@@ -141,7 +141,7 @@ pub fn between(
     cores: &[Vec<Computing>],
     weights: &[u64],
     lead: Nanos,
-    group: impl Fn(usize) -> (u32, u64),
+    group: impl Fn(usize) -> (usize, u64),
     may: impl Fn(TaskId, usize) -> bool,
 ) -> Vec<(TaskId, TaskId)> {
     let means: Vec<Option<Service>> = cores.iter().map(|of| latest(of.iter())).collect();
@@ -369,7 +369,7 @@ mod tests {
                 &cores,
                 &weights(&cores),
                 PERIOD,
-                |core| (core as u32, 0),
+                |core| (core, 0),
                 |_, _| true
             ),
             []

@@ -5,6 +5,7 @@ use super::super::programs::{BETWEEN_PAGES, Chance, circle, lines};
 use super::super::turns::GAP;
 use super::super::{Done, Program, TrialError, VcpuCounters, settle};
 use super::{Go, Order, Pace, Reply, Task, failed};
+use crate::perf::Tally;
 use corun_microvm::MachineError;
 use corun_microvm::machine::{Ring, tsc_khz};
 use corun_microvm::native::{Guest, Job, MOST_LIST, MOST_VCPUS, Running, Seen, TABLE};
@@ -247,7 +248,7 @@ struct Vcpu {
     /// The first look at which it had begun, and the last one.
     looks: Option<(Seen, Seen)>,
     counters: VcpuCounters,
-    counted: Signals,
+    counted: Tally,
     /// Time on a pCPU, ns.
     run: Nanos,
     periods: Vec<Signals>,

@@ -91,3 +91,31 @@ fn slots_do_not_interrupt_vms_without_gangs() {
         "{turns:?}"
     );
 }
+
+/// What the first of four VMs of four vCPUs has of four pCPUs, if all compute and the others have no gang, as a canary.
+fn share_of_a_canary(gang: Gang) -> f64 {
+    let params = host("1n1l4c1t", 1000);
+    let gangs = vec![gang, Gang::None, Gang::None, Gang::None];
+    let mixed = Mixed(Dispatcher::new(DispatcherParams::default(), &params), gangs);
+    let does = || Job::new(Does::Hog { from: 0 });
+    let jobs = (0..16).map(|task| does().vcpu(task / 4, task % 4));
+    let (outcome, _) = run(&params, mixed, Jobs::new(jobs.collect(), 1), SEC, 4 * SEC);
+    let run: u64 = outcome.tasks[..4].iter().map(|task| task.2.run).sum();
+    run as f64 / (4 * outcome.measured) as f64
+}
+
+/// Owed a quarter, a VM with a gang has hardly more beside VMs in fair order.
+#[test]
+fn a_canary_takes_no_more_than_its_share() {
+    for gang in [
+        Gang::None,
+        Gang::Dynamic,
+        Gang::Strict(Slots::default()),
+        Gang::Demand(Boost::default()),
+        Gang::Relaxed(Skew::default()),
+        Gang::RelaxedAll(Skew::default()),
+    ] {
+        let share = share_of_a_canary(gang);
+        assert!(share < 0.28, "{gang:?}: {share}");
+    }
+}

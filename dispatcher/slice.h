@@ -57,6 +57,33 @@ static inline bool balance_is_due(struct cpu_ctx *c, u64 now)
 	return now - shared(c->balanced_at) >= knobs.balance_interval;
 }
 
+/* Does a task wait for any pCPU? */
+CALLED u32 some_wait(void)
+{
+	s32 i;
+
+	for_each_queue (i) {
+		if (queue_length(i))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is the task on `cpu` to be interrupted for a look at other pCPUs? Not if there is nothing to
+ * find, no task that waits and no idle core for one of two that share theirs: an interruption ends
+ * a poll that KVM makes for a halted vCPU. Hardware threads of cores under a plan do not look.
+ */
+static inline bool balance_interrupts(struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	if (partner_of(cpu) != NO_PCPU || !balance_is_due(c, now))
+		return false;
+	if (shares_core(cpu) || some_wait())
+		return true;
+	store(c->balanced_at, now);
+	return false;
+}
+
 /* The timer of `cpu`, which idles, fired: waiting tasks that could not start may be able to now. */
 static inline void idle_timer(s32 cpu)
 {
@@ -73,7 +100,6 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 {
 	u64 now = now_ns();
 	u64 end = shared(c->slice_end);
-	bool looks;
 
 	if (shared(c->idle)) {
 		idle_timer(cpu);
@@ -96,9 +122,8 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		look_in(c, cpu, gang_timer(end - now, c), now); /* it was for an earlier slice */
 		return;
 	}
-	/* Hardware threads of cores under a plan do not look. */
-	looks = partner_of(cpu) == NO_PCPU && balance_is_due(c, now);
-	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) || looks) {
+	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) ||
+	    balance_interrupts(c, cpu, now)) {
 		kick(cpu, KICK_PREEMPT);
 		return;
 	}

@@ -333,6 +333,20 @@ fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
     assert_eq!((second.held, second.idle, second.holds.gave_way), (0, 1, 1));
 }
 
+/// Whoever runs on is interrupted for a look at other pCPUs only if somebody waits at one.
+#[test]
+fn nobody_is_interrupted_for_a_look_where_nobody_waits() {
+    let mut native = host(1);
+    native.select_cpu(0, 0, 0, 0, None);
+    native.running(2, 0, 0);
+    for (waits, kicked) in [(0, None), (1, Some((0, Kick::Preempt)))] {
+        native.services().waits[1] = waits;
+        native.services().kicked.clear();
+        native.timer(1_000_000_000 * u64::from(1 + waits), 0);
+        assert_eq!(native.services().kicked.last().copied(), kicked);
+    }
+}
+
 /// A pCPU that is asked for its next task lets go of its runqueue as it takes one from a queue. Meanwhile the task that
 /// runs there becomes a real-time task, so that it is counted nowhere; and the queue has none to give.
 #[test]

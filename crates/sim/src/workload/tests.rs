@@ -259,6 +259,28 @@ fn shapes_of_presets() {
 }
 
 #[test]
+fn kernels_of_splash_have_the_barriers_of_their_sources() {
+    let barriers = |name: &str, threads: u32| {
+        let text = &texts(name, threads)[0].1;
+        text.matches("condition-barrier phase").count()
+    };
+    assert_eq!(barriers("fft", 16), 7);
+    // Two before the passes, four in each of three, one after them.
+    assert_eq!(barriers("radix", 16), 15);
+    assert_eq!(barriers("fft", 1) + barriers("radix", 1), 0);
+    // Each phase says what it goes through, since what one before it did holds on in the next round.
+    let fft = &texts("fft", 16)[15].1;
+    assert!(
+        fft.contains("memory 12GB 93/us; mix 5/90/5; compute 88750us ±3%;"),
+        "{fft}"
+    );
+    assert!(
+        fft.contains("memory 12GB 29/us; mix 30/55/15; compute 687us ±5%;"),
+        "{fft}"
+    );
+}
+
+#[test]
 fn families_have_every_preset_once() {
     let names: Vec<&str> = preset_names().collect();
     let different: BTreeSet<&str> = names.iter().copied().collect();

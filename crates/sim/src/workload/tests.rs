@@ -245,7 +245,7 @@ fn shapes_of_presets() {
     assert_eq!(preset("vips").unwrap().default_threads(16), 18);
     assert!(!texts("streamcluster", 1)[0].1.contains("barrier"));
     // What overflows every cache is not divided; what is several programs is not, either.
-    assert!(texts("canneal", 8)[0].1.starts_with("memory 1600MB 12/us"));
+    assert!(texts("canneal", 8)[0].1.starts_with("memory 1600MB 13/us"));
     assert!(texts("astar", 8)[7].1.starts_with("memory 4MB 20/us"));
     // Stages: as many threads in each of the wide ones.
     let names: Vec<String> = texts("pbzip2", 5)
@@ -256,6 +256,34 @@ fn shapes_of_presets() {
     assert_eq!(names, expected);
     assert_eq!(texts("ferret", 1).len(), 6);
     assert_eq!(preset("ferret").unwrap().default_threads(4), 18);
+}
+
+#[test]
+fn kernels_of_splash_have_the_barriers_of_their_sources() {
+    let barriers = |name: &str, threads: u32| {
+        let text = &texts(name, threads)[0].1;
+        text.matches("condition-barrier phase").count()
+    };
+    assert_eq!(barriers("fft", 16), 7);
+    // Two before the passes, four in each of three, one after them.
+    assert_eq!(barriers("radix", 16), 15);
+    assert_eq!(barriers("fft", 1) + barriers("radix", 1), 0);
+    // Each phase says what it goes through, since what one before it did holds on in the next round.
+    let fft = &texts("fft", 16)[15].1;
+    assert!(
+        fft.contains("memory 12GB 93/us; mix 5/90/5; compute 88750us ±3%;"),
+        "{fft}"
+    );
+    assert!(
+        fft.contains("memory 12GB 29/us; mix 30/55/15; compute 687us ±5%;"),
+        "{fft}"
+    );
+    // Threads that go through streams which are there in time hardly miss.
+    assert!(
+        texts("blackscholes", 4)[3]
+            .1
+            .starts_with("memory 267MB 14/us; mix 60/10/30;")
+    );
 }
 
 #[test]

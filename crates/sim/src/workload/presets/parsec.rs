@@ -8,16 +8,17 @@ use corun_model::time::{MS, US};
 
 pub(super) const ABOUT: &str = "PARSEC 3.0 on its native inputs, a thread per vCPU; `x264` is among \
     the balance paper's programs. How threads divide the work and where they meet is from the \
-    programs' sources, sizes of inputs are from their `native.runconf` and `simlarge.runconf`. How many \
-    instructions, locks, barriers and waits a run on the simlarge input has with 8 threads, summed over \
-    them, and working sets are assumed: orders of magnitude, because only running them would tell \
-    (`streamcluster` is reckoned from its loops instead). Where a text says \"counted\", the program was run, \
-    with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; lengths are CPU time there, taken \
-    as they are, and shares differ as they did. Elsewhere an instruction takes a cycle of 2.6 GHz, and by \
-    how much shares of work differ is assumed; how long locks are held (200 ns: a few lines from other \
-    cores, 80 ns each) and lines per us are assumed everywhere. Presets are the parallel parts, again and \
-    again. What one thread does before and after them, for seconds, is left out, and so are files: those that \
-    are read are in memory after the first run, and no program waits for the disk before it closes its output \
+    programs' sources, sizes of inputs are from their `native.runconf`. Where a text says \"counted\", the \
+    program was run, with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; `blackscholes`, `dedup` and \
+    `swaptions` on one core of an AMD EPYC of 2022 (Zen 4) that others used, too, `canneal` and `raytrace` with one \
+    thread on such a server. Lengths are CPU time there, taken as they are, and shares differ as they did, for \
+    these five as assumed. `facesim` and `ferret`, whose inputs could not be had, go by how many instructions, \
+    locks and waits a run on the simlarge input has with 8 threads, summed over them, `streamcluster` by its \
+    loops: there an instruction takes a cycle of 2.6 GHz. These counts are assumed, orders of magnitude, and so is \
+    by how much shares of work differ. Working sets, how long locks are held (200 ns: a few lines from other \
+    cores, 80 ns each) and lines per us are assumed where no text says otherwise. Presets are the parallel parts, \
+    again and again. What one thread does before and after them, for seconds, is left out, and so are files: those \
+    that are read are in memory after the first run, and no program waits for the disk before it closes its output \
     (docs/jupiter.md, \"Parallel parts and whole programs\").";
 
 /// PARSEC's own barrier: spins for 0.1 ms first (parsec_barrier.cpp: SPIN_COUNTER_MAX).
@@ -78,9 +79,10 @@ pub(super) const ALL: &[Preset] = &[
     apart(
         "blackscholes",
         "Option prices. Each thread has its part of 10 M options and goes over it 100 times (NUM_RUNS) \
-         without meeting the others. 2.67 G / (65,536 options x 100 rounds) = 407 instructions or 157 ns for \
-         the 28 bytes of an option: 28 / 64 / 0.157 = 3 lines/us of 10 M x 28 bytes.",
-        mib(267, 3),
+         without meeting the others. Counted (above): 31 ns for the 28 bytes of an option, as many with 10 M \
+         as with 10,000, which fit into the cache: 28 / 64 / 0.031 = 14 lines/us of 10 M x 28 bytes, none of which \
+         is waited for.",
+        mib(267, 14).mixed(60, 10, 30),
     ),
     Preset::new(
         "bodytrack",
@@ -98,46 +100,47 @@ pub(super) const ALL: &[Preset] = &[
     team(
         "canneal",
         "Routing by simulated annealing, without locks; a barrier per temperature. 15,000 swaps per \
-         temperature, each of two elements with some five neighbours in and out (assumed): 20 lines \
-         from memory at 80 ns = 1.6 us; 15,000 x 1.6 us = 24 ms. Netlist: 256 MB for 400,000 \
-         elements, so 1.6 GB for native's 2.5 M; 20 lines / 1.6 us = 12 lines/us.",
-        24 * MS,
+         temperature, counted (above) on a netlist of 2.5 M elements, native's number, with five inputs each \
+         (assumed): 23 ms. Netlist: 256 MB for 400,000 elements, so 1.6 GB for native's; a swap is of two \
+         elements with some five neighbours in and out, 20 lines in 1.5 us = 13 lines/us.",
+        23 * MS,
         10,
         UNLOCKED,
-        mib(1600, 12),
+        mib(1600, 13),
         "temperatures",
     ),
     Preset::new(
         "dedup",
         "Compression by deduplication: a pipeline of one thread that cuts coarsely, three stages of \
          a thread per vCPU each (refine, deduplicate, compress) and one that writes in order; chunks \
-         go in groups of 20 (CHUNK_ANCHOR_PER_FETCH), 4 KiB each on average (RabinMask 0xfff) = 80 KiB. 37.1 G / 184 \
-         MB = 201 instructions or 77 ns per byte: 6.3 ms per group, of which 10 instructions per byte \
-         each for rolling hash and SHA-1 (assumed) = 0.3 ms, the rest gzip. Each chunk takes a lock of \
-         the hash table. gzip asks for its state anew for each chunk, and gives it back: counted on 184 MB \
-         of programs with 16 threads (-c -p -t 16, glibc 2.36), a group makes 33 calls of \
+         go in groups of 20 (CHUNK_ANCHOR_PER_FETCH), 4 KiB each on average (RabinMask 0xfff) = 80 KiB. \
+         Counted (above) on 141 MB of compressed files, as the packages of native's image are, of \
+         which hardly anything is a duplicate and gzip saves nothing: in a group 8 us to cut, 0.19 ms to refine, \
+         20 chunks of 5.8 us to look for, each of which takes a lock of the hash table, 1.2 ms of gzip, and 0.14 ms to \
+         write, of which 0.12 are a copy to the page cache. gzip asks for its state anew for each chunk, and \
+         gives it back: with 16 threads (-c -p -t 16, glibc 2.36), a group makes 36 calls of \
          madvise(MADV_DONTNEED), each of which takes pages away, and the TLBs of all vCPUs that run its \
-         threads with them, and 270 page faults, of 0.5 us each (assumed: 4 KiB to clear at 10 GB/s, and the \
-         exception). Its 5 of mprotect make arenas larger, where no page is yet, and flush nothing \
+         threads with them, and from 110 to 360 page faults, of 0.5 us each (assumed: 4 KiB to clear at 10 GB/s, and the \
+         exception): 0.1 ms. Its 6 of mprotect make arenas larger, where no page is yet, and flush nothing \
          (mm/mprotect.c: only if entries were modified). That they keep page faults waiting (mmap_sem) is left \
          out. Queues hold 64 groups, so that all stages run together (assumed; PARSEC's \
          own hold the whole input).",
         Shape::Pipeline(&[
-            stage("cut", false, "compute 20us ±20%", 64),
-            stage("refine", true, "memory 2MB 10/us; compute 300us ±20%", 64),
+            stage("cut", false, "compute 8us ±20%", 64),
+            stage("refine", true, "memory 2MB 10/us; compute 190us ±20%", 64),
             stage(
                 "deduplicate",
                 true,
-                "memory 64MB 10/us; loop 20 { compute 15us ±20%; mutex table { compute 200ns } }",
+                "memory 64MB 10/us; loop 20 { compute 5600ns ±20%; mutex table { compute 200ns } }",
                 64,
             ),
             stage(
                 "compress",
                 true,
-                "memory 512KB 5/us; loop 33 { compute 177us ±30%; shootdown }",
+                "memory 512KB 5/us; loop 36 { compute 36us ±30%; shootdown }",
                 64,
             ),
-            stage("reorder", false, "compute 20us ±20%; count groups", 64),
+            stage("reorder", false, "compute 140us ±20%; count groups", 64),
         ]),
     ),
     team(
@@ -200,9 +203,9 @@ pub(super) const ALL: &[Preset] = &[
     team(
         "raytrace",
         "Ray tracing (PARSEC's; SPLASH's is `splash-raytrace`). Threads take tiles from an atomic \
-         counter and meet at the end of each frame: 1920 x 1080 rays of 1 us (assumed: a tree of ten \
-         million triangles, some 20 levels of 50 ns) = 2.1 s.",
-        2100 * MS,
+         counter and meet at the end of each frame: 1920 x 1080 rays, counted (above) on a torus of 10.0 M triangles \
+         (native's statue has 10 M): 3.1 s.",
+        3100 * MS,
         3,
         UNLOCKED,
         mib(500, 10),
@@ -222,8 +225,8 @@ pub(super) const ALL: &[Preset] = &[
     ),
     apart(
         "swaptions",
-        "Swaption prices by Monte Carlo: each thread has its swaptions and a million trials of 14.11 G \
-         / (64 x 20,000) = 11,000 instructions for each; nothing is shared. 512 KB.",
+        "Swaption prices by Monte Carlo: each thread has its swaptions and a million trials for each, counted \
+         (above): 0.67 us a trial; nothing is shared. 512 KB (assumed).",
         kib(512, 2),
     ),
     Preset::new(

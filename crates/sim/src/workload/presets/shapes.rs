@@ -69,6 +69,8 @@ pub(super) struct Phase {
     end: &'static str,
     /// So many of the kind, one after the other.
     times: u32,
+    /// What it works on, if not on what the one before it does.
+    on: Option<Cache>,
 }
 
 /// The barrier of a mutex and a condition variable after a phase.
@@ -82,6 +84,7 @@ pub(super) const fn shared(work: Nanos, vary: u32) -> Phase {
         vary,
         end: BARRIER,
         times: 1,
+        on: None,
     }
 }
 
@@ -105,9 +108,19 @@ impl Phase {
         self
     }
 
+    /// The same, working on this. Its mix should be known ([`Cache::mixed`]) if one before it has one,
+    /// which holds on otherwise.
+    pub(super) const fn on(mut self, cache: Cache) -> Self {
+        self.on = Some(cache);
+        self
+    }
+
     /// What thread i of n does.
     fn text(self, i: u32, n: u32) -> String {
         let mut parts = Vec::new();
+        if let Some(cache) = self.on {
+            parts.push(cache.text(n).trim_end_matches("; ").to_string());
+        }
         if self.alone > 0 && i == 0 {
             parts.push(compute(self.alone, self.vary));
         }
@@ -145,8 +158,6 @@ pub(super) enum Meet {
     Block,
     /// At a barrier that spins for a millisecond, then blocks (OpenMP's).
     Spin,
-    /// At a barrier made of a mutex and a condition variable.
-    Condition,
     /// Not at all.
     Never,
 }
@@ -167,6 +178,8 @@ pub(super) struct Cache {
     pub kib: u64,
     /// Cache lines that a thread touches per µs.
     pub lines: u32,
+    /// How cycles divide, where that is known: `mix`, in percent.
+    mix: Option<(u8, u8, u8)>,
 }
 
 /// What no last-level cache of the papers' hosts holds, KiB. It is not divided among threads: each
@@ -175,26 +188,33 @@ const OVERFLOWS: u64 = 32 * 1024;
 
 /// `mib` MiB, of which a thread touches `lines` lines per µs.
 pub(super) const fn mib(mib: u64, lines: u32) -> Cache {
-    let kib = mib * 1024;
-    Cache { kib, lines }
+    kib(mib * 1024, lines)
 }
 
 /// `kib` KiB, of which a thread touches `lines` lines per µs.
 pub(super) const fn kib(kib: u64, lines: u32) -> Cache {
-    Cache { kib, lines }
+    let mix = None;
+    Cache { kib, lines, mix }
 }
 
 impl Cache {
-    /// The statements that say so for one of `threads` threads. How cycles divide goes with the
-    /// lines touched (assumed): a line from memory every 40 ns or less leaves little but waiting, one
+    /// The same, with cycles at work, on misses and waiting for units of the core, percent.
+    pub(super) const fn mixed(mut self, base: u8, miss: u8, wait: u8) -> Self {
+        self.mix = Some((base, miss, wait));
+        self
+    }
+
+    /// The statements that say so for one of `threads` threads. How cycles divide, unless known, goes with
+    /// the lines touched (assumed): a line from memory every 40 ns or less leaves little but waiting, one
     /// every third of a µs or less often hardly shows.
     pub(super) fn text(self, threads: u32) -> String {
         let shares = if self.kib < OVERFLOWS { threads } else { 1 };
         let bytes = self.kib * 1024 / u64::from(shares);
-        let mix = match self.lines {
-            0..=3 => "mix 60/10/30; ",
-            4..=24 => "",
-            _ => "mix 20/70/10; ",
+        let mix = match (self.mix, self.lines) {
+            (Some((base, miss, wait)), _) => format!("mix {base}/{miss}/{wait}; "),
+            (None, 0..=3) => "mix 60/10/30; ".to_string(),
+            (None, 4..=24) => String::new(),
+            (None, _) => "mix 20/70/10; ".to_string(),
         };
         format!("memory {}B {}/us; {mix}", bytes.max(64), self.lines)
     }
@@ -257,7 +277,6 @@ impl Team {
         let work = match self.meet {
             Meet::Block => phase("; barrier phase"),
             Meet::Spin => phase("; spin-barrier phase 1ms"),
-            Meet::Condition => phase("; condition-barrier phase"),
             Meet::Never => phase(""),
         };
         format!("{}loop {{ {work} }}", self.cache.text(n))
@@ -366,5 +385,16 @@ mod tests {
         let single = rounds.text(0, 1);
         let expected = "loop { compute 3000ns ±5%; loop 2 { compute 8000ns }; count steps }";
         assert!(single.ends_with(expected), "{single}");
+    }
+
+    #[test]
+    fn a_phase_may_work_on_something_else_and_divide_its_cycles_otherwise() {
+        let phase = shared(8000, 0).on(mib(64, 90).mixed(5, 90, 5));
+        let expected =
+            "memory 67108864B 90/us; mix 5/90/5; compute 4000ns; condition-barrier phase";
+        assert_eq!(phase.text(0, 2), expected);
+        // Where it was not counted, cycles divide as the lines say.
+        assert!(mib(64, 90).text(2).ends_with("mix 20/70/10; "));
+        assert!(!mib(64, 10).text(2).contains("mix"));
     }
 }

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! SPLASH-2 with PARSEC's inputs (SPLASH2X).
 
-use super::shapes::{Cache, Meet, Phase, Rounds, Shape, Team, alone, mib, shared};
+use super::shapes::{Cache, Phase, Rounds, Shape, alone, mib, shared};
 use super::{Preset, ocean, radiosity};
-use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
 
-pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thread per vCPU. Where a text \
-    says \"counted\", the program was run, with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; \
-    lengths are CPU time there, taken as they are, and shares differ as they did. Elsewhere work is \
-    reckoned in instructions at one per cycle of 2.6 GHz. How many instructions, locks of all processors \
-    and barriers of each a run of SPLASH-2's default problem has is assumed: orders of magnitude, \
-    because only running them would tell; for `fft`, whose floating-point operations are known (5 n \
-    log2 n), they come to 6.6 instructions for each. Where PARSEC's native input says by how much a \
-    problem is larger (`run.sh`), phases are scaled by it, otherwise they are those of the default \
-    problem, and by how much shares differ is assumed. Locks are held for 200 ns (a few lines from other \
-    cores, 80 ns each); that and lines per us are assumed everywhere. `ocean_cp`, `ocean_ncp` and `radiosity` \
-     were counted built for one process. PARSEC builds them with \
+pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X) on its native inputs (`run.sh`), a \
+    thread per vCPU. Where a text says \"counted\", the program was run, with 16 threads, built by gcc 12 -O2, on an \
+    Intel Xeon of 2023, `fft` and `radix` on one core of an AMD EPYC of 2022 (Zen 4) that others used, too (again: up \
+    to a fifth longer or shorter). Lengths are CPU time there, taken as they are, and shares differ as they did; for \
+    page faults of these two 0.5 us is assumed (4 KiB to clear at 10 GB/s, and the exception), since there they cost \
+    the host of a VM, too. \
+    Locks are held for 200 ns (a few lines from other cores, 80 ns each; assumed). Lines per us are reckoned from arrays \
+    gone through for `fft` and `radix` and assumed elsewhere. `ocean_cp`, `ocean_ncp` and `radiosity` \
+    were counted built for one process. PARSEC builds them with \
     `parmacs.pthreads.c.m4`: BARRIER, LOCK and WAITPAUSE are mutexes and condition variables, which \
     block at once; condition variables are those of glibc up to 2.24 (Ubuntu 16.04's, which the \
     papers' guests run, is 2.23), where who is blocked is woken by the one woken before. `fft`, \
@@ -25,28 +22,7 @@ pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thre
     thread has changed it, for as long as that takes: `spin-barrier flags`. Where in a round they do \
     so is from their sources; that all wait for all there is assumed.";
 
-/// Phases that end at barriers and nothing else: of so much work of all threads together, whose shares
-/// differ by so many percent.
-const fn phases(
-    name: &'static str,
-    about: &'static str,
-    work: Nanos,
-    vary: u32,
-    cache: Cache,
-) -> Preset {
-    let team = Team {
-        work,
-        vary,
-        serial: 0,
-        meet: Meet::Condition,
-        sections: None,
-        cache,
-        unit: "",
-    };
-    Preset::new(name, about, Shape::Team(team))
-}
-
-/// Rounds of phases that differ.
+/// Rounds of phases.
 const fn rounds(
     name: &'static str,
     about: &'static str,
@@ -104,14 +80,27 @@ pub(super) const ALL: &[Preset] = &[
         mib(40, 10),
         "",
     ),
-    phases(
+    rounds(
         "fft",
-        "FFT in six steps. 34.79 M instructions for 2^16 points: 33 for each of 16 levels; native's \
-         2^28 points (-m28): 2^28 x 28 x 33 = 248 G, / 7 barriers (fft.c) = 35 G or 13.6 s. Three arrays of 2^28 x 16 \
-         bytes, transposed in between.",
-        13_600 * MS,
-        5,
-        mib(12_288, 25),
+        "FFT in six steps, native's 2^28 points (-m28), counted (above): between its seven barriers (fft.c) \
+         roots of unity are copied (11 ms of all threads), rows are transposed, transformed and multiplied by \
+         roots (8.4 s and 1 M page faults), transposed and transformed (7.4 s) and \
+         transposed back (1.42 s). A transpose is as long in each, and transforming rows that lie in the L2 \
+         cache 3.4 s: so 55 % of the cycles of the first two are misses, and nearly all of the third; the rest \
+         is two parts work, one of waiting for units (assumed). Three arrays of 2^28 x 16 bytes = 67 M lines; four \
+         times so many are gone through in the first of these phases, three in the second and two in the third. One \
+         thread fills the arrays before there are others, which is left out.",
+        &[
+            shared(0, 0),
+            shared(11 * MS, 5).on(mib(12_288, 29).mixed(30, 55, 15)),
+            shared(0, 0),
+            shared(8_900 * MS, 5),
+            shared(7_400 * MS, 2).on(mib(12_288, 27).mixed(30, 55, 15)),
+            shared(1_420 * MS, 3).on(mib(12_288, 93).mixed(5, 90, 5)),
+            shared(0, 0),
+        ],
+        mib(12_288, 29).mixed(30, 55, 15),
+        "",
     ),
     rounds(
         "fmm",
@@ -191,15 +180,33 @@ pub(super) const ALL: &[Preset] = &[
             |threads| radiosity::threads(threads, mib(4, 3)),
         ),
     ),
-    phases(
+    rounds(
         "radix",
-        "Radix sort. 51 M instructions for 2^20 keys in two passes = 25 per key and pass; native's \
-         2^28 keys in three passes (31 bits, 12 at a time): 20 G or 7.7 s, in nine phases (assumed: \
-         three per pass) of 0.86 s. A key of 4 bytes is read twice and written once each 9.6 ns: 3 x 4 \
-         / 64 / 0.0096 = 20 lines/us of two arrays of 1 GB.",
-        860 * MS,
-        5,
-        mib(2048, 20),
+        "Radix sort of native's 2^28 keys of 8 bytes (radix.C: long), counted (above): threads make keys (22.3 s of \
+         all threads), then in three passes (31 bits, 12 at a time) count them by digit (0.36, 0.33 and 0.15 s) and move \
+         them (1.66, 1.67 and 0.68 s). What is between these two, sums over the threads, takes 1 ms; in it threads \
+         also wait for each other in pairs, which is left out. Each of two arrays of 2 GiB = 34 M lines is filled \
+         for the first time, with 0.5 M page faults. Keys that lie in the cache take two thirds \
+         less time to move, and hardly less to make and to count.",
+        &[
+            shared(22_600 * MS, 1).on(mib(4096, 2).mixed(60, 10, 30)),
+            shared(0, 0),
+            shared(360 * MS, 5).on(mib(4096, 95).mixed(60, 10, 30)),
+            shared(MS, 50),
+            shared(400 * US, 20),
+            shared(1_920 * MS, 3).on(mib(4096, 35).mixed(20, 70, 10)),
+            shared(330 * MS, 3).on(mib(4096, 100).mixed(60, 10, 30)),
+            shared(240 * US, 50),
+            shared(160 * US, 20),
+            shared(1_670 * MS, 2).on(mib(4096, 40).mixed(20, 70, 10)),
+            shared(150 * MS, 3).on(mib(4096, 220).mixed(60, 10, 30)),
+            shared(260 * US, 50),
+            shared(200 * US, 20),
+            shared(680 * MS, 4).on(mib(4096, 100).mixed(20, 70, 10)),
+            shared(0, 0),
+        ],
+        mib(4096, 2).mixed(60, 10, 30),
+        "",
     ),
     Preset::new(
         "splash-raytrace",

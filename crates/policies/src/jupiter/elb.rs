@@ -23,9 +23,9 @@
 //! belongs to all others, by their weights, and nobody owes it, as long as it is left. This grows and
 //! ends as a loan does, and comes before loans, which go by what VMs are entitled to with it. A VM
 //! that leaves time so is entitled to its part of what others leave, which is no reason to keep more;
-//! if it is harmed, it keeps what it used as a rule. Otherwise a VM that sleeps for
-//! good would for ever take a part of what VMs are entitled to, and the others would all seem to have
-//! more than their shares.
+//! that it can use more is one, and if it is harmed, it keeps what it used as a rule. Without all this a
+//! VM that sleeps for good would for ever take a part of what VMs are entitled to, and the others would
+//! all seem to have more than their shares.
 //!
 //! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use
 //! more than its entitlement it lends nothing, and what is owed comes back out of the borrower's
@@ -157,15 +157,22 @@ impl VmUse {
         }
     }
 
+    /// What it used, or would have used with more.
+    fn could_use(&self) -> Nanos {
+        match self.wants {
+            true => self.most,
+            false => self.used,
+        }
+    }
+
     /// How much of its entitlement it leaves unused. A VM that wants more, and does not have nearly
     /// all that it can use, leaves nothing: it would miss what it lends.
     fn leaves(&self, lack: u32) -> Nanos {
-        let could = match self.wants {
-            true if self.used < percent(self.most, 100 - lack.min(100)) => return 0,
-            true => self.most,
-            false => self.used,
-        };
-        self.entitled.saturating_sub(could).min(self.halted)
+        let could = self.could_use();
+        match self.used < percent(could, 100 - lack.min(100)) {
+            true => 0,
+            false => self.entitled.saturating_sub(could).min(self.halted),
+        }
     }
 }
 
@@ -470,10 +477,10 @@ fn next_loan(
         None => step.min(slack),
     };
     let keeps = vm.entitled.saturating_sub(amount);
-    // What others leave raises what a VM is entitled to that leaves time itself.
+    // What others leave raises what a VM is entitled to that leaves time itself: it keeps more only if it can use more.
     let keeps = match loan.filter(|loan| to.is_none() && loan.to.is_none()) {
         Some(loan) if harmed => loan.keeps.max(loan.usual),
-        Some(loan) => keeps.min(loan.keeps),
+        Some(loan) => keeps.min(loan.keeps.max(vm.could_use())),
         None => keeps,
     };
     (amount >= least(vm, params)).then(|| Loan {

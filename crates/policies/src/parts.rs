@@ -19,7 +19,8 @@ impl Part {
     }
 }
 
-/// The parts of a host where these pCPUs are `allowed`, each set to a VM or to a vCPU.
+/// The parts of a host where these pCPUs are `allowed`, each set to a VM or to a vCPU; those first that have the lowest
+/// pCPUs.
 pub(crate) fn parts<'a>(allowed: impl Iterator<Item = &'a PcpuSet>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (at, allowed) in allowed.enumerate() {
@@ -41,6 +42,7 @@ pub(crate) fn parts<'a>(allowed: impl Iterator<Item = &'a PcpuSet>) -> Vec<Part>
         with.members.push(at);
         parts.push(with);
     }
+    parts.sort_by_key(|part| part.pcpus.iter().next());
     parts
 }
 
@@ -60,11 +62,11 @@ mod tests {
         assert_eq!(of(&[]), []);
         assert_eq!(
             of(&["0-3", "4-7", "0-3"]),
-            [("4-7".into(), vec![1]), ("0-3".into(), vec![0, 2])]
+            [("0-3".into(), vec![0, 2]), ("4-7".into(), vec![1])]
         );
         assert_eq!(
             of(&["0-3", "4-7", "8", "3-4"]),
-            [("8".into(), vec![2]), ("0-7".into(), vec![0, 1, 3])]
+            [("0-7".into(), vec![0, 1, 3]), ("8".into(), vec![2])]
         );
     }
 

@@ -7,7 +7,9 @@
 //! apart, comes from [`calibration`]. A vCPU stays on its pool's pCPUs while it is in the pool; within a
 //! pool fair order decides.
 //!
-//! A vCPU whose affinity excludes all of its pool's pCPUs goes to the first pool that it can use.
+//! Where cpusets divide a host, each part has pools of its own. A vCPU that may use none of its pool's pCPUs all the same
+//! (where others may run anywhere, all is one part) goes to a pool that it can use: one with its best slice, if it has one
+//! and there is such a pool, and the one with least weight for each of the pCPUs that it can use there.
 
 pub mod calibration;
 pub mod cluster;
@@ -19,6 +21,7 @@ pub use calibration::{Calibration, Machine, Slices};
 pub use kind::{Kind, Type};
 pub use vtrs::Limits;
 
+use crate::parts::{self, Part};
 use crate::{AGNOSTIC, Policy, usable};
 use cluster::{Member, Pooled};
 use corun_model::{
@@ -26,16 +29,25 @@ use corun_model::{
     Value,
 };
 use recognise::Recogniser;
-use std::collections::BTreeMap;
 
 /// Pools by type.
 #[derive(Clone, Debug, Default)]
 pub struct Aql {
     calibration: Calibration,
     recogniser: Recogniser,
-    pools: Vec<Pooled>,
-    /// Of which vCPUs and sockets the pools are made, if to make them again would change nothing.
-    settled: Option<(Vec<Member>, Vec<PcpuSet>)>,
+    /// Of each part that cpusets divide the host into.
+    pools: Vec<(PcpuSet, Vec<Pooled>)>,
+    /// Of what the pools are made, if to make them again would change nothing.
+    settled: Option<Vec<Divided>>,
+}
+
+/// What is in a part that cpusets divide a host into.
+#[derive(Clone, Debug, PartialEq)]
+struct Divided {
+    pcpus: PcpuSet,
+    /// Those of its pCPUs that are in one socket.
+    sockets: Vec<PcpuSet>,
+    members: Vec<Member>,
 }
 
 impl Aql {
@@ -47,16 +59,22 @@ impl Aql {
         }
     }
 
-    /// Makes the pools of these vCPUs, if they or what they are taken for have changed.
-    fn make_pools(&mut self, members: Vec<Member>, sockets: Vec<PcpuSet>) {
-        let of = (members, sockets);
-        if self.settled.as_ref() == Some(&of) {
+    /// Makes the pools of these parts, if the vCPUs in them or what they are taken for have changed.
+    fn make_pools(&mut self, parts: Vec<Divided>) {
+        if self.settled.as_ref() == Some(&parts) {
             return;
         }
-        let pcpus = |socket: &PcpuSet| socket.iter().collect();
-        let sockets: Vec<Vec<PcpuId>> = of.1.iter().map(pcpus).collect();
-        let pools = cluster::cluster(&of.0, &sockets, &self.calibration.slices, &self.pools);
-        self.settled = (pools == self.pools).then_some(of);
+        let make = |part: &Divided| {
+            let same = self.pools.iter().find(|(pcpus, _)| *pcpus == part.pcpus);
+            let before = same.map_or(&[][..], |(_, pools)| pools);
+            let pcpus = |socket: &PcpuSet| socket.iter().collect();
+            let sockets: Vec<Vec<PcpuId>> = part.sockets.iter().map(pcpus).collect();
+            let slices = &self.calibration.slices;
+            let pools = cluster::cluster(&part.members, &sockets, slices, before);
+            (part.pcpus, pools)
+        };
+        let pools: Vec<_> = parts.iter().map(make).collect();
+        self.settled = (pools == self.pools).then_some(parts);
         self.pools = pools;
     }
 
@@ -162,13 +180,11 @@ impl Policy for Aql {
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.recogniser.look(seen, &self.calibration.limits);
         let members = members(seen, |task| self.recogniser.of(task));
-        // A socket in the paper is a group of pCPUs that share a last-level cache.
-        self.make_pools(members, seen.host.llcs.clone());
-        let pools = self
-            .pools
-            .iter()
-            .map(|pool| (pool.slice, pool.pcpus, &pool.members[..]));
-        pooled(seen, plan, &pools.collect::<Vec<_>>());
+        self.make_pools(divided(seen, members));
+        let pools = self.pools.iter().flat_map(|(_, pools)| pools);
+        let pools = pools.map(|pool| (pool.slice, pool.pcpus, &pool.members[..]));
+        let wish = |member: &Member| self.calibration.slices.best(member.of.kind);
+        pooled(seen, plan, &pools.collect::<Vec<_>>(), wish);
     }
 
     fn wants_signals(&self) -> bool {
@@ -198,21 +214,72 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Membe
     members
 }
 
-/// Says which vCPU is in which of these pools.
-pub(crate) fn pooled(seen: &Snapshot, plan: &mut Plan, pools: &[(Nanos, PcpuSet, &[Member])]) {
-    let members = (pools.iter().enumerate())
-        .flat_map(|(at, (_, _, members))| members.iter().map(move |member| (member.task, at)));
-    let home: BTreeMap<TaskId, usize> = members.collect();
-    crate::place_all(seen, plan, Placement::Pool);
+/// The parts that cpusets divide the host into, with the vCPUs of each.
+fn divided(seen: &Snapshot, members: Vec<Member>) -> Vec<Divided> {
     let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-    plan.tasks.extend(vcpus.map(|vcpu| {
-        let usable = |&at: &usize| !pools[at].1.and(&vcpu.allowed).is_empty();
-        let own = home.get(&vcpu.task).copied().filter(usable);
-        TaskPlan {
-            pool: own.or_else(|| (0..pools.len()).find(usable)),
-            ..TaskPlan::of(vcpu.task)
+    let parts = parts::parts(vcpus.map(|vcpu| &vcpu.allowed));
+    let part = |pcpus: PcpuSet, members: Vec<Member>| Divided {
+        pcpus,
+        // A socket in the paper is a group of pCPUs that share a last-level cache.
+        sockets: (seen.host.llcs.iter().map(|llc| llc.and(&pcpus)))
+            .filter(|socket| !socket.is_empty())
+            .collect(),
+        members,
+    };
+    // On most hosts there is only one.
+    if let [whole] = &parts[..] {
+        return vec![part(whole.pcpus, members)];
+    }
+    let of = |one: &Part| one.members.iter().map(|&at| members[at]).collect();
+    parts.iter().map(|one| part(one.pcpus, of(one))).collect()
+}
+
+/// Says which vCPU is in which of these pools. `wish`: the slice that one is to have if it may use none of its pool's
+/// pCPUs; `None`: any will do.
+pub(crate) fn pooled(
+    seen: &Snapshot,
+    plan: &mut Plan,
+    pools: &[(Nanos, PcpuSet, &[Member])],
+    wish: impl Fn(&Member) -> Option<Nanos>,
+) {
+    crate::place_all(seen, plan, Placement::Pool);
+    let all = pools.iter().enumerate();
+    let all = all.flat_map(|(at, (.., members))| members.iter().map(move |member| (at, member)));
+    let mut homes: Vec<Option<(usize, &Member)>> = Vec::new();
+    for (at, member) in all {
+        let task = member.task.index();
+        homes.resize(homes.len().max(task + 1), None);
+        homes[task] = Some((at, member));
+    }
+    let mut weights = vec![0; pools.len()];
+    let mut barred = Vec::new();
+    for vcpu in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
+        let home = homes.get(vcpu.task.index()).copied().flatten();
+        let own = home.filter(|(at, _)| !pools[*at].1.and(&vcpu.allowed).is_empty());
+        match own {
+            Some((at, member)) => weights[at] += member.weight,
+            None => barred.push((plan.tasks.len(), vcpu, home)),
         }
-    }));
+        plan.tasks.push(TaskPlan {
+            pool: own.map(|(at, _)| at),
+            ..TaskPlan::of(vcpu.task)
+        });
+    }
+    // They may use no pCPU of their own pools.
+    for (told, vcpu, home) in barred {
+        let slice = home.and_then(|(_, member)| wish(member));
+        let rank = |at: usize| {
+            let usable = u64::from(pools[at].1.and(&vcpu.allowed).len());
+            let crowd = (weights[at] * 1000).checked_div(usable)?;
+            let other = slice.is_some_and(|slice| slice != pools[at].0);
+            Some((other, crowd, at))
+        };
+        let best = (0..pools.len()).filter_map(rank).min();
+        if let Some((_, _, at)) = best {
+            weights[at] += home.map_or(0, |(_, member)| member.weight);
+            plan.tasks[told].pool = Some(at);
+        }
+    }
     let pool = |&(slice, pcpus, _): &(Nanos, PcpuSet, &[Member])| Pool { slice, pcpus };
     plan.pools = pools.iter().map(pool).collect();
 }

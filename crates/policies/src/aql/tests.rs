@@ -155,6 +155,59 @@ fn a_vcpu_goes_where_its_affinity_lets_it() {
     );
 }
 
+/// Each vCPU's slice in ms, and the pCPUs that it can use of its pool, of VMs that may run there.
+fn bound(cpusets: &[&str], vms: &[Vec<Kind>]) -> Vec<Vec<(u64, String)>> {
+    let sizes: Vec<usize> = vms.iter().map(Vec::len).collect();
+    let mut seen = snapshot(16, &sizes);
+    seen.host.llcs = ["0-7", "8-15"].map(|llc| llc.parse().unwrap()).into();
+    for ((vm, cpus), kinds) in seen.vms.iter_mut().zip(cpusets).zip(vms) {
+        for (vcpu, kind) in vm.vcpus.iter_mut().zip(kinds) {
+            (vcpu.run, vcpu.signals) = (7 * MS, signals(*kind));
+            vcpu.allowed = cpus.parse().unwrap();
+        }
+    }
+    let plan = settled(&mut Aql::default(), &seen);
+    let mut told = plan.tasks.iter();
+    let of = |vcpu: &corun_model::TaskSeen, task: &TaskPlan| {
+        let pool = &plan.pools[task.pool.unwrap()];
+        (pool.slice / MS, pool.pcpus.and(&vcpu.allowed).to_string())
+    };
+    let each = |vm: &corun_model::VmSeen| {
+        let vcpus = vm.vcpus.iter().zip(told.by_ref());
+        vcpus.map(|(vcpu, task)| of(vcpu, task)).collect()
+    };
+    seen.vms.iter().map(each).collect()
+}
+
+/// Dealt out among the sockets as if both might run anywhere, each would go where it may not run.
+#[test]
+fn each_part_that_cpusets_divide_a_host_into_has_its_own_pools() {
+    let mixed = [vec![Kind::IoInt; 4], vec![Kind::Llcf; 12]].concat();
+    let told = bound(&["8-15", "0-7"], &[mixed, vec![Kind::Llcf; 16]]);
+    let quick = vec![(1, "8-9".to_string()); 4];
+    assert_eq!(told[0][..4], quick);
+    assert_eq!(told[0][4..], vec![(90, "10-15".to_string()); 12]);
+    assert_eq!(told[1], vec![(90, "0-7".to_string()); 16]);
+}
+
+/// A third VM may run anywhere, so that all is one part. Those bound to a socket are in pools there, with the slice that
+/// they want if there is one, and not all in the first.
+#[test]
+fn who_may_not_use_its_own_pool_has_one_with_its_slice_or_the_least_crowded() {
+    let mixed = || [vec![Kind::IoInt; 4], vec![Kind::Llcf; 4]].concat();
+    let told = bound(&["8-15", "0-7", "0-15"], &[mixed(), mixed(), mixed()]);
+    for vm in &told[..2] {
+        assert!(vm[..4].iter().all(|(slice, _)| *slice == 1), "{vm:?}");
+        assert!(vm[4..].iter().all(|(slice, _)| *slice == 90), "{vm:?}");
+    }
+    // To these one slice is as good as the other: they are on all pCPUs, as many on each.
+    let told = bound(
+        &["8-15", "0-7", "0-15"],
+        &[vec![Kind::LoLcf; 8], mixed(), mixed()],
+    );
+    println!("{told:?}");
+}
+
 #[test]
 fn the_others_slices() {
     let seen = host(&[Kind::IoInt, Kind::Llcf, Kind::LoLcf]);
@@ -203,12 +256,15 @@ proptest! {
                 seen.host.llcs = vec!["0-1".parse().unwrap(), "2-3".parse().unwrap()];
             }
             for _ in 0..periods {
-                let before = policy.pools.clone();
+                let pools = |policy: &Aql| -> Vec<Pooled> {
+                    policy.pools.iter().flat_map(|(_, pools)| pools.clone()).collect()
+                };
+                let before = pools(&policy);
                 ask(&mut policy, &seen);
                 let members = members(&seen, |task| policy.recogniser.of(task));
                 let sockets: Vec<Vec<PcpuId>> = seen.host.llcs.iter().map(|llc| llc.iter().collect()).collect();
                 let anew = cluster::cluster(&members, &sockets, &policy.calibration.slices, &before);
-                prop_assert_eq!(&policy.pools, &anew);
+                prop_assert_eq!(pools(&policy), anew);
             }
         }
     }

@@ -7,9 +7,10 @@
 //! apart, comes from [`calibration`]. A vCPU stays on its pool's pCPUs while it is in the pool; within a
 //! pool fair order decides.
 //!
-//! Where cpusets divide a host, each part has pools of its own. A vCPU that may use none of its pool's pCPUs all the same
-//! (where others may run anywhere, all is one part) goes to a pool that it can use: one with its best slice, if it has one
-//! and there is such a pool, and the one with least weight for each of the pCPUs that it can use there.
+//! Where cpusets divide a host, each part has pools of its own; and in a part whose sockets are shared by vCPUs that are
+//! bound to one of them and others, those count where they are bound. A vCPU that may use none of its pool's pCPUs all the
+//! same (its own are some of a socket's) goes to a pool that it can use: one with its best slice, if it has one and there
+//! is such a pool, and the one with least weight for each of the pCPUs that it can use there.
 
 pub mod calibration;
 pub mod cluster;
@@ -209,29 +210,43 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Membe
             task: vcpu.task,
             of: of(vcpu.task),
             weight,
+            bound: None,
         }));
     }
     members
 }
 
 /// The parts that cpusets divide the host into, with the vCPUs of each.
-fn divided(seen: &Snapshot, members: Vec<Member>) -> Vec<Divided> {
+fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
     let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-    let parts = parts::parts(vcpus.map(|vcpu| &vcpu.allowed));
-    let part = |pcpus: PcpuSet, members: Vec<Member>| Divided {
-        pcpus,
+    let allowed: Vec<&PcpuSet> = vcpus.map(|vcpu| &vcpu.allowed).collect();
+    let parts = parts::parts(allowed.iter().copied());
+    let is_one = parts.len() == 1;
+    let divide = |part: Part| {
         // A socket in the paper is a group of pCPUs that share a last-level cache.
-        sockets: (seen.host.llcs.iter().map(|llc| llc.and(&pcpus)))
-            .filter(|socket| !socket.is_empty())
-            .collect(),
-        members,
+        let sockets = seen.host.llcs.iter().map(|llc| llc.and(&part.pcpus));
+        let sockets: Vec<PcpuSet> = sockets.filter(|socket| !socket.is_empty()).collect();
+        for &at in part.members.iter().filter(|_| sockets.len() > 1) {
+            members[at].bound = only(&sockets, allowed[at]);
+        }
+        Divided {
+            pcpus: part.pcpus,
+            sockets,
+            members: match is_one {
+                true => std::mem::take(&mut members),
+                false => part.members.iter().map(|&at| members[at]).collect(),
+            },
+        }
     };
-    // On most hosts there is only one.
-    if let [whole] = &parts[..] {
-        return vec![part(whole.pcpus, members)];
-    }
-    let of = |one: &Part| one.members.iter().map(|&at| members[at]).collect();
-    parts.iter().map(|one| part(one.pcpus, of(one))).collect()
+    parts.into_iter().map(divide).collect()
+}
+
+/// The only one of these sockets of which some pCPU is `allowed`; `None`: there are several.
+fn only(sockets: &[PcpuSet], allowed: &PcpuSet) -> Option<usize> {
+    let may = |(_, socket): &(usize, &PcpuSet)| !socket.and(allowed).is_empty();
+    let mut there = sockets.iter().enumerate().filter(may);
+    let (first, _) = there.next()?;
+    there.next().is_none().then_some(first)
 }
 
 /// Says which vCPU is in which of these pools. `wish`: the slice that one is to have if it may use none of its pool's

@@ -190,22 +190,43 @@ fn each_part_that_cpusets_divide_a_host_into_has_its_own_pools() {
     assert_eq!(told[1], vec![(90, "0-7".to_string()); 16]);
 }
 
-/// A third VM may run anywhere, so that all is one part. Those bound to a socket are in pools there, with the slice that
-/// they want if there is one, and not all in the first.
+/// A third VM may run anywhere, so that all is one part. Those bound to a socket have pools there.
 #[test]
-fn who_may_not_use_its_own_pool_has_one_with_its_slice_or_the_least_crowded() {
+fn beside_vms_that_may_run_anywhere_those_bound_to_a_socket_are_in_pools_there() {
     let mixed = || [vec![Kind::IoInt; 4], vec![Kind::Llcf; 4]].concat();
     let told = bound(&["8-15", "0-7", "0-15"], &[mixed(), mixed(), mixed()]);
-    for vm in &told[..2] {
-        assert!(vm[..4].iter().all(|(slice, _)| *slice == 1), "{vm:?}");
-        assert!(vm[4..].iter().all(|(slice, _)| *slice == 90), "{vm:?}");
-    }
-    // To these one slice is as good as the other: they are on all pCPUs, as many on each.
-    let told = bound(
-        &["8-15", "0-7", "0-15"],
-        &[vec![Kind::LoLcf; 8], mixed(), mixed()],
-    );
-    println!("{told:?}");
+    let of = |slice, pcpus: &str, count| vec![(slice, pcpus.to_string()); count];
+    assert_eq!(told[1], [of(1, "0-4", 4), of(90, "5-7", 4)].concat());
+    // On the other socket a pCPU takes its share of both.
+    let mut second = told[0].clone();
+    second.sort();
+    let slices = [of(1, "8-9", 3), of(30, "15", 2), of(90, "10-14", 3)];
+    assert_eq!(second, slices.concat());
+}
+
+#[test]
+fn who_may_not_use_its_own_pool_has_one_with_its_slice_or_the_least_crowded() {
+    let mut seen = snapshot(8, &[5]);
+    let all = members(&seen, |_| Type::UNKNOWN);
+    let set = |cpus: &str| -> PcpuSet { cpus.parse().unwrap() };
+    let pools = [
+        (MS, set("0-1"), &all[..1]),
+        (90 * MS, set("2-5"), &all[1..4]),
+        (MS, set("6-7"), &all[4..]),
+    ];
+    let mut told = |allowed, wish: Option<u64>| {
+        seen.vms[0].vcpus[0].allowed = set(allowed);
+        let mut plan = Plan::default();
+        pooled(&seen, &mut plan, &pools, |_| wish.map(|ms| ms * MS));
+        plan.tasks[0].pool
+    };
+    assert_eq!(told("0-7", Some(90)), Some(0), "its own");
+    assert_eq!(told("2-7", Some(90)), Some(1));
+    assert_eq!(told("2-6", Some(1)), Some(2));
+    // 3 on 4 pCPUs or 1 on 2; 3 on 4 or 1 on 1.
+    assert_eq!(told("2-7", None), Some(2));
+    assert_eq!(told("2-6", Some(30)), Some(1));
+    assert_eq!(told("2", Some(1)), Some(1));
 }
 
 #[test]

@@ -260,16 +260,23 @@ pub(crate) fn pooled(
     crate::place_all(seen, plan, Placement::Pool);
     let all = pools.iter().enumerate();
     let all = all.flat_map(|(at, (.., members))| members.iter().map(move |member| (at, member)));
-    let mut homes: Vec<Option<(usize, &Member)>> = Vec::new();
-    for (at, member) in all {
-        let task = member.task.index();
-        homes.resize(homes.len().max(task + 1), None);
-        homes[task] = Some((at, member));
-    }
+    let mut homes: Vec<(usize, &Member)> = all.collect();
+    homes.sort_by_key(|(_, member)| member.task);
+    // Mostly, vCPUs come in the order of their numbers.
+    let mut next = 0;
+    let mut home_of = |task: TaskId| {
+        let is_next = homes.get(next).is_some_and(|(_, it)| it.task == task);
+        let found = match is_next {
+            true => Ok(next),
+            false => homes.binary_search_by_key(&task, |(_, member)| member.task),
+        };
+        next = found.ok()? + 1;
+        homes.get(next - 1).copied()
+    };
     let mut weights = vec![0; pools.len()];
     let mut barred = Vec::new();
     for vcpu in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
-        let home = homes.get(vcpu.task.index()).copied().flatten();
+        let home = home_of(vcpu.task);
         let own = home.filter(|(at, _)| !pools[*at].1.and(&vcpu.allowed).is_empty());
         match own {
             Some((at, member)) => weights[at] += member.weight,

@@ -16,6 +16,7 @@ mod cosched;
 mod fair;
 pub mod jupiter;
 mod microsliced;
+mod parts;
 pub mod pmu;
 mod registry;
 mod settings;

@@ -13,7 +13,8 @@
 //! printed, all of Table 5 would have a pCPU at the default slice), shares are of weights instead of
 //! numbers, which is the same where weights are equal, and need not divide evenly: the vCPU that
 //! begins in a pCPU's share is that pCPU's. A vCPU whose weight is worth more than a pCPU counts as
-//! one pCPU ([`usable()`]), since it cannot use more; else pCPUs would idle while others have too few.
+//! one pCPU ([`usable()`]), since it cannot use more; else pCPUs would idle while others have too few. The paper's vCPUs
+//! may run anywhere; one that may use one socket only counts there.
 //!
 //! Between rounds, vCPUs of the same type are as good as each other: the places that a type has go
 //! first to those that had them before ([`keep_places`]).
@@ -33,6 +34,8 @@ pub struct Member {
     pub of: Type,
     /// Its share of pCPU time is in proportion to this; at least 1.
     pub weight: u64,
+    /// The socket that it may use; `None`: any.
+    pub bound: Option<usize>,
 }
 
 /// Which pool of a socket.
@@ -60,27 +63,43 @@ pub struct Pooled {
     pub members: Vec<Member>,
 }
 
-/// Level 1: the vCPUs of each socket; `sockets` are numbers of pCPUs.
+/// Level 1: the vCPUs of each socket; `sockets` are numbers of pCPUs. Those bound to a socket are there, and the others
+/// are dealt out among what that leaves.
 pub fn level_1(members: &[Member], sockets: &[u32]) -> Vec<Vec<Member>> {
     let (trashing, mut others): (Vec<Member>, Vec<Member>) =
         members.iter().partition(|member| member.of.trashes());
     others.sort_by_key(|member| member.of.kind != Kind::LoLcf); // stable
-    let ordered: Vec<Member> = trashing.into_iter().chain(others).collect();
-    deal(&ordered, sockets)
+    let (bound, free): (Vec<Member>, Vec<Member>) = (trashing.into_iter().chain(others))
+        .partition(|member| member.bound.is_some_and(|socket| socket < sockets.len()));
+    let pcpus: u128 = sockets.iter().map(|&pcpus| u128::from(pcpus)).sum();
+    let weight: u128 = members.iter().map(|member| u128::from(member.weight)).sum();
+    let mut dealt = vec![Vec::new(); sockets.len()];
+    let mut left: Vec<u128> = (sockets.iter())
+        .map(|&pcpus| u128::from(pcpus) * weight)
+        .collect();
+    for member in bound {
+        let at = member.bound.unwrap_or(0);
+        left[at] = left[at].saturating_sub(u128::from(member.weight) * pcpus);
+        dealt[at].push(member);
+    }
+    for (socket, free) in dealt.iter_mut().zip(deal(&free, &left)) {
+        socket.extend(free);
+    }
+    dealt
 }
 
 /// Deals members out, in order, in shares of their weight that are proportional to `sizes`: each
 /// goes to the share in which it begins. Without any size, to the first.
-fn deal(members: &[Member], sizes: &[u32]) -> Vec<Vec<Member>> {
+fn deal(members: &[Member], sizes: &[u128]) -> Vec<Vec<Member>> {
     let mut dealt = vec![Vec::new(); sizes.len()];
-    let whole: u128 = sizes.iter().map(|&size| u128::from(size)).sum();
+    let whole: u128 = sizes.iter().sum();
     let weights: u128 = members.iter().map(|member| u128::from(member.weight)).sum();
-    let (mut at, mut end) = (0, sizes.first().map_or(0, |&size| u128::from(size)));
+    let (mut at, mut end) = (0, sizes.first().copied().unwrap_or(0));
     let mut begins: u128 = 0;
     for member in members {
         while at + 1 < sizes.len() && begins * whole >= end * weights {
             at += 1;
-            end += u128::from(sizes[at]);
+            end += sizes[at];
         }
         if let Some(share) = dealt.get_mut(at) {
             share.push(*member);
@@ -230,25 +249,24 @@ fn keep_pcpus(
     pools.into_iter().map(fill).collect()
 }
 
-/// Members of the same type and weight change places until as many as possible are where they were.
+/// Members of the same type and weight, bound to the same socket or none, change places until as many as possible are where
+/// they were.
 fn keep_places(members: &[Member], pools: &mut [Pooled], before: &[Pooled]) {
     let was: BTreeMap<TaskId, Place> = before
         .iter()
         .flat_map(|pool| pool.members.iter().map(|member| (member.task, pool.place)))
         .collect();
     // The places of each sort of member, pool by pool.
-    let mut places: BTreeMap<(Type, u64), Vec<usize>> = BTreeMap::new();
+    let sort = |member: &Member| (member.of, member.weight, member.bound);
+    let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (at, pool) in pools.iter_mut().enumerate() {
         for member in std::mem::take(&mut pool.members) {
-            places
-                .entry((member.of, member.weight))
-                .or_default()
-                .push(at);
+            places.entry(sort(&member)).or_default().push(at);
         }
     }
     let mut others = Vec::new();
     for member in members {
-        let open = places.entry((member.of, member.weight)).or_default();
+        let open = places.entry(sort(member)).or_default();
         let old = was.get(&member.task);
         let same = open.iter().position(|&at| old == Some(&pools[at].place));
         match same {
@@ -257,7 +275,7 @@ fn keep_places(members: &[Member], pools: &mut [Pooled], before: &[Pooled]) {
         }
     }
     for member in others {
-        let open = places.entry((member.of, member.weight)).or_default();
+        let open = places.entry(sort(&member)).or_default();
         if !open.is_empty() {
             pools[open.remove(0)].members.push(member);
         }

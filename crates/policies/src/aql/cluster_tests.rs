@@ -26,6 +26,7 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
         task: TaskId::from(task),
         of,
         weight: 100,
+        bound: None,
     };
     types.enumerate().map(member).collect()
 }
@@ -135,6 +136,28 @@ fn lolcf_go_beside_the_trashers() {
         (4, 4)
     );
     assert_eq!(count(&sockets[1], LLCF), 8);
+}
+
+/// Six of a socket's eight are bound to it, and the others fill both up. When one of them changes its type, no other one
+/// goes where it may not.
+#[test]
+fn who_is_bound_to_a_socket_is_there() {
+    let mut all = members(&[(6, LLCF), (6, LLCF), (4, LLCO)]);
+    all[..6].iter_mut().for_each(|it| it.bound = Some(0));
+    all[6..8].iter_mut().for_each(|it| it.bound = Some(1));
+    let mut before = Vec::new();
+    for of in [LLCF, IO, LLCF] {
+        all[0].of = of;
+        before = cluster(&all, &sockets(2, 4), &Slices::default(), &before);
+        let mut each = [0; 2];
+        for pool in &before {
+            let socket = pool.place.0;
+            each[socket] += pool.members.len();
+            let may = |it: &Member| it.bound.is_none_or(|bound| bound == socket);
+            assert!(pool.members.iter().all(may), "{before:?}");
+        }
+        assert_eq!(each, [8, 8]);
+    }
 }
 
 /// Table 5 does not hang on the order of VMs.

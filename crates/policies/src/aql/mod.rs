@@ -7,7 +7,10 @@
 //! apart, comes from [`calibration`]. A vCPU stays on its pool's pCPUs while it is in the pool; within a
 //! pool fair order decides.
 //!
-//! A vCPU whose affinity excludes all of its pool's pCPUs goes to the first pool that it can use.
+//! Where cpusets divide a host, each part has pools of its own; and in a part whose sockets are shared by vCPUs that are
+//! bound to one of them and others, those count where they are bound. A vCPU that may use none of its pool's pCPUs all the
+//! same (its own are some of a socket's) goes to a pool that it can use: one with its best slice, if it has one and there
+//! is such a pool, and the one with least weight for each of the pCPUs that it can use there.
 
 pub mod calibration;
 pub mod cluster;
@@ -19,6 +22,7 @@ pub use calibration::{Calibration, Machine, Slices};
 pub use kind::{Kind, Type};
 pub use vtrs::Limits;
 
+use crate::parts::{self, Part};
 use crate::{AGNOSTIC, Policy, usable};
 use cluster::{Member, Pooled};
 use corun_model::{
@@ -26,16 +30,25 @@ use corun_model::{
     Value,
 };
 use recognise::Recogniser;
-use std::collections::BTreeMap;
 
 /// Pools by type.
 #[derive(Clone, Debug, Default)]
 pub struct Aql {
     calibration: Calibration,
     recogniser: Recogniser,
-    pools: Vec<Pooled>,
-    /// Of which vCPUs and sockets the pools are made, if to make them again would change nothing.
-    settled: Option<(Vec<Member>, Vec<PcpuSet>)>,
+    /// Of each part that cpusets divide the host into.
+    pools: Vec<(PcpuSet, Vec<Pooled>)>,
+    /// Of what the pools are made, if to make them again would change nothing.
+    settled: Option<Vec<Divided>>,
+}
+
+/// What is in a part that cpusets divide a host into.
+#[derive(Clone, Debug, PartialEq)]
+struct Divided {
+    pcpus: PcpuSet,
+    /// Those of its pCPUs that are in one socket.
+    sockets: Vec<PcpuSet>,
+    members: Vec<Member>,
 }
 
 impl Aql {
@@ -47,16 +60,22 @@ impl Aql {
         }
     }
 
-    /// Makes the pools of these vCPUs, if they or what they are taken for have changed.
-    fn make_pools(&mut self, members: Vec<Member>, sockets: Vec<PcpuSet>) {
-        let of = (members, sockets);
-        if self.settled.as_ref() == Some(&of) {
+    /// Makes the pools of these parts, if the vCPUs in them or what they are taken for have changed.
+    fn make_pools(&mut self, parts: Vec<Divided>) {
+        if self.settled.as_ref() == Some(&parts) {
             return;
         }
-        let pcpus = |socket: &PcpuSet| socket.iter().collect();
-        let sockets: Vec<Vec<PcpuId>> = of.1.iter().map(pcpus).collect();
-        let pools = cluster::cluster(&of.0, &sockets, &self.calibration.slices, &self.pools);
-        self.settled = (pools == self.pools).then_some(of);
+        let make = |part: &Divided| {
+            let same = self.pools.iter().find(|(pcpus, _)| *pcpus == part.pcpus);
+            let before = same.map_or(&[][..], |(_, pools)| pools);
+            let pcpus = |socket: &PcpuSet| socket.iter().collect();
+            let sockets: Vec<Vec<PcpuId>> = part.sockets.iter().map(pcpus).collect();
+            let slices = &self.calibration.slices;
+            let pools = cluster::cluster(&part.members, &sockets, slices, before);
+            (part.pcpus, pools)
+        };
+        let pools: Vec<_> = parts.iter().map(make).collect();
+        self.settled = (pools == self.pools).then_some(parts);
         self.pools = pools;
     }
 
@@ -162,13 +181,11 @@ impl Policy for Aql {
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.recogniser.look(seen, &self.calibration.limits);
         let members = members(seen, |task| self.recogniser.of(task));
-        // A socket in the paper is a group of pCPUs that share a last-level cache.
-        self.make_pools(members, seen.host.llcs.clone());
-        let pools = self
-            .pools
-            .iter()
-            .map(|pool| (pool.slice, pool.pcpus, &pool.members[..]));
-        pooled(seen, plan, &pools.collect::<Vec<_>>());
+        self.make_pools(divided(seen, members));
+        let pools = self.pools.iter().flat_map(|(_, pools)| pools);
+        let pools = pools.map(|pool| (pool.slice, pool.pcpus, &pool.members[..]));
+        let wish = |member: &Member| self.calibration.slices.best(member.of.kind);
+        pooled(seen, plan, &pools.collect::<Vec<_>>(), wish);
     }
 
     fn wants_signals(&self) -> bool {
@@ -193,26 +210,98 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Membe
             task: vcpu.task,
             of: of(vcpu.task),
             weight,
+            bound: None,
         }));
     }
     members
 }
 
-/// Says which vCPU is in which of these pools.
-pub(crate) fn pooled(seen: &Snapshot, plan: &mut Plan, pools: &[(Nanos, PcpuSet, &[Member])]) {
-    let members = (pools.iter().enumerate())
-        .flat_map(|(at, (_, _, members))| members.iter().map(move |member| (member.task, at)));
-    let home: BTreeMap<TaskId, usize> = members.collect();
-    crate::place_all(seen, plan, Placement::Pool);
+/// The parts that cpusets divide the host into, with the vCPUs of each.
+fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
     let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-    plan.tasks.extend(vcpus.map(|vcpu| {
-        let usable = |&at: &usize| !pools[at].1.and(&vcpu.allowed).is_empty();
-        let own = home.get(&vcpu.task).copied().filter(usable);
-        TaskPlan {
-            pool: own.or_else(|| (0..pools.len()).find(usable)),
-            ..TaskPlan::of(vcpu.task)
+    let allowed: Vec<&PcpuSet> = vcpus.map(|vcpu| &vcpu.allowed).collect();
+    let parts = parts::parts(allowed.iter().copied());
+    let is_one = parts.len() == 1;
+    let divide = |part: Part| {
+        // A socket in the paper is a group of pCPUs that share a last-level cache.
+        let sockets = seen.host.llcs.iter().map(|llc| llc.and(&part.pcpus));
+        let sockets: Vec<PcpuSet> = sockets.filter(|socket| !socket.is_empty()).collect();
+        for &at in part.members.iter().filter(|_| sockets.len() > 1) {
+            members[at].bound = only(&sockets, allowed[at]);
         }
-    }));
+        Divided {
+            pcpus: part.pcpus,
+            sockets,
+            members: match is_one {
+                true => std::mem::take(&mut members),
+                false => part.members.iter().map(|&at| members[at]).collect(),
+            },
+        }
+    };
+    parts.into_iter().map(divide).collect()
+}
+
+/// The only one of these sockets of which some pCPU is `allowed`; `None`: there are several.
+fn only(sockets: &[PcpuSet], allowed: &PcpuSet) -> Option<usize> {
+    let may = |(_, socket): &(usize, &PcpuSet)| !socket.and(allowed).is_empty();
+    let mut there = sockets.iter().enumerate().filter(may);
+    let (first, _) = there.next()?;
+    there.next().is_none().then_some(first)
+}
+
+/// Says which vCPU is in which of these pools. `wish`: the slice that one is to have if it may use none of its pool's
+/// pCPUs; `None`: any will do.
+pub(crate) fn pooled(
+    seen: &Snapshot,
+    plan: &mut Plan,
+    pools: &[(Nanos, PcpuSet, &[Member])],
+    wish: impl Fn(&Member) -> Option<Nanos>,
+) {
+    crate::place_all(seen, plan, Placement::Pool);
+    let all = pools.iter().enumerate();
+    let all = all.flat_map(|(at, (.., members))| members.iter().map(move |member| (at, member)));
+    let mut homes: Vec<(usize, &Member)> = all.collect();
+    homes.sort_by_key(|(_, member)| member.task);
+    // Mostly, vCPUs come in the order of their numbers.
+    let mut next = 0;
+    let mut home_of = |task: TaskId| {
+        let is_next = homes.get(next).is_some_and(|(_, it)| it.task == task);
+        let found = match is_next {
+            true => Ok(next),
+            false => homes.binary_search_by_key(&task, |(_, member)| member.task),
+        };
+        next = found.ok()? + 1;
+        homes.get(next - 1).copied()
+    };
+    let mut weights = vec![0; pools.len()];
+    let mut barred = Vec::new();
+    for vcpu in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
+        let home = home_of(vcpu.task);
+        let own = home.filter(|(at, _)| !pools[*at].1.and(&vcpu.allowed).is_empty());
+        match own {
+            Some((at, member)) => weights[at] += member.weight,
+            None => barred.push((plan.tasks.len(), vcpu, home)),
+        }
+        plan.tasks.push(TaskPlan {
+            pool: own.map(|(at, _)| at),
+            ..TaskPlan::of(vcpu.task)
+        });
+    }
+    // They may use no pCPU of their own pools.
+    for (told, vcpu, home) in barred {
+        let slice = home.and_then(|(_, member)| wish(member));
+        let rank = |at: usize| {
+            let usable = u64::from(pools[at].1.and(&vcpu.allowed).len());
+            let crowd = (weights[at] * 1000).checked_div(usable)?;
+            let other = slice.is_some_and(|slice| slice != pools[at].0);
+            Some((other, crowd, at))
+        };
+        let best = (0..pools.len()).filter_map(rank).min();
+        if let Some((_, _, at)) = best {
+            weights[at] += home.map_or(0, |(_, member)| member.weight);
+            plan.tasks[told].pool = Some(at);
+        }
+    }
     let pool = |&(slice, pcpus, _): &(Nanos, PcpuSet, &[Member])| Pool { slice, pcpus };
     plan.pools = pools.iter().map(pool).collect();
 }

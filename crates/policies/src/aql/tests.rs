@@ -161,6 +161,80 @@ fn a_vcpu_goes_where_its_affinity_lets_it() {
     );
 }
 
+/// Each vCPU's slice in ms, and the pCPUs that it can use of its pool, of VMs that may run there.
+fn bound(cpusets: &[&str], vms: &[Vec<Kind>]) -> Vec<Vec<(u64, String)>> {
+    let sizes: Vec<usize> = vms.iter().map(Vec::len).collect();
+    let mut seen = snapshot(16, &sizes);
+    seen.host.llcs = ["0-7", "8-15"].map(|llc| llc.parse().unwrap()).into();
+    for ((vm, cpus), kinds) in seen.vms.iter_mut().zip(cpusets).zip(vms) {
+        for (vcpu, kind) in vm.vcpus.iter_mut().zip(kinds) {
+            (vcpu.run, vcpu.signals) = (7 * MS, signals(*kind));
+            vcpu.allowed = cpus.parse().unwrap();
+        }
+    }
+    let plan = settled(&mut Aql::default(), &seen);
+    let mut told = plan.tasks.iter();
+    let of = |vcpu: &corun_model::TaskSeen, task: &TaskPlan| {
+        let pool = &plan.pools[task.pool.unwrap()];
+        (pool.slice / MS, pool.pcpus.and(&vcpu.allowed).to_string())
+    };
+    let each = |vm: &corun_model::VmSeen| {
+        let vcpus = vm.vcpus.iter().zip(told.by_ref());
+        vcpus.map(|(vcpu, task)| of(vcpu, task)).collect()
+    };
+    seen.vms.iter().map(each).collect()
+}
+
+/// Dealt out among the sockets as if both might run anywhere, each would go where it may not run.
+#[test]
+fn each_part_that_cpusets_divide_a_host_into_has_its_own_pools() {
+    let mixed = [vec![Kind::IoInt; 4], vec![Kind::Llcf; 12]].concat();
+    let told = bound(&["8-15", "0-7"], &[mixed, vec![Kind::Llcf; 16]]);
+    let quick = vec![(1, "8-9".to_string()); 4];
+    assert_eq!(told[0][..4], quick);
+    assert_eq!(told[0][4..], vec![(90, "10-15".to_string()); 12]);
+    assert_eq!(told[1], vec![(90, "0-7".to_string()); 16]);
+}
+
+/// A third VM may run anywhere, so that all is one part. Those bound to a socket have pools there.
+#[test]
+fn beside_vms_that_may_run_anywhere_those_bound_to_a_socket_are_in_pools_there() {
+    let mixed = || [vec![Kind::IoInt; 4], vec![Kind::Llcf; 4]].concat();
+    let told = bound(&["8-15", "0-7", "0-15"], &[mixed(), mixed(), mixed()]);
+    let of = |slice, pcpus: &str, count| vec![(slice, pcpus.to_string()); count];
+    assert_eq!(told[1], [of(1, "0-4", 4), of(90, "5-7", 4)].concat());
+    // On the other socket a pCPU takes its share of both.
+    let mut second = told[0].clone();
+    second.sort();
+    let slices = [of(1, "8-9", 3), of(30, "15", 2), of(90, "10-14", 3)];
+    assert_eq!(second, slices.concat());
+}
+
+#[test]
+fn who_may_not_use_its_own_pool_has_one_with_its_slice_or_the_least_crowded() {
+    let mut seen = snapshot(8, &[5]);
+    let all = members(&seen, |_| Type::UNKNOWN);
+    let set = |cpus: &str| -> PcpuSet { cpus.parse().unwrap() };
+    let pools = [
+        (MS, set("0-1"), &all[..1]),
+        (90 * MS, set("2-5"), &all[1..4]),
+        (MS, set("6-7"), &all[4..]),
+    ];
+    let mut told = |allowed, wish: Option<u64>| {
+        seen.vms[0].vcpus[0].allowed = set(allowed);
+        let mut plan = Plan::default();
+        pooled(&seen, &mut plan, &pools, |_| wish.map(|ms| ms * MS));
+        plan.tasks[0].pool
+    };
+    assert_eq!(told("0-7", Some(90)), Some(0), "its own");
+    assert_eq!(told("2-7", Some(90)), Some(1));
+    assert_eq!(told("2-6", Some(1)), Some(2));
+    // 3 on 4 pCPUs or 1 on 2; 3 on 4 or 1 on 1.
+    assert_eq!(told("2-7", None), Some(2));
+    assert_eq!(told("2-6", Some(30)), Some(1));
+    assert_eq!(told("2", Some(1)), Some(1));
+}
+
 #[test]
 fn the_others_slices() {
     let seen = host(&[Kind::IoInt, Kind::Llcf, Kind::LoLcf]);
@@ -209,12 +283,15 @@ proptest! {
                 seen.host.llcs = vec!["0-1".parse().unwrap(), "2-3".parse().unwrap()];
             }
             for _ in 0..periods {
-                let before = policy.pools.clone();
+                let pools = |policy: &Aql| -> Vec<Pooled> {
+                    policy.pools.iter().flat_map(|(_, pools)| pools.clone()).collect()
+                };
+                let before = pools(&policy);
                 ask(&mut policy, &seen);
                 let members = members(&seen, |task| policy.recogniser.of(task));
                 let sockets: Vec<Vec<PcpuId>> = seen.host.llcs.iter().map(|llc| llc.iter().collect()).collect();
                 let anew = cluster::cluster(&members, &sockets, &policy.calibration.slices, &before);
-                prop_assert_eq!(&policy.pools, &anew);
+                prop_assert_eq!(pools(&policy), anew);
             }
         }
     }

@@ -17,15 +17,7 @@
 //! halved, and ends when less than a step is left; then the lender may lend anew, measured by what
 //! it uses at that time.
 //!
-//! A VM's bucket holds what it is owed and, as any leaky bucket does, what it offered and nobody used:
-//! there may be no VM that could use more. (That part is forgotten when the VM needs its time
-//! itself.) A VM whose bucket is full lends to none. What it goes on leaving unused overflows: it
-//! belongs to all others, by their weights, and nobody owes it, as long as it is left. This grows and
-//! ends as a loan does, and comes before loans, which go by what VMs are entitled to with it. A VM
-//! that leaves time so is entitled to its part of what others leave, which is no reason to keep more;
-//! if it is harmed, it keeps what it used as a rule. Otherwise a VM that sleeps for
-//! good would for ever take a part of what VMs are entitled to, and the others would all seem to have
-//! more than their shares.
+//! A VM whose bucket is full lends to none: what it goes on leaving [overflows](overflow) to all others.
 //!
 //! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use
 //! more than its entitlement it lends nothing, and what is owed comes back out of the borrower's
@@ -36,9 +28,12 @@
 //! has all that it can use. Debts of VMs that have gone are written off; those of VMs that Jupiter is
 //! off for stay.
 
+mod overflow;
+
 use super::params::JupiterParams;
 use super::per_mille;
 use corun_model::{Nanos, PcpuSet, VmId};
+use overflow::{Bucket, Overflow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// In the average of what a VM uses as a rule, the last period counts one part in this many.
@@ -50,7 +45,8 @@ pub(super) struct VmUse {
     pub vm: VmId,
     /// The pCPUs that it may use.
     pub allowed: PcpuSet,
-    /// What it is entitled to in a period, without loans.
+    /// What it is entitled to without loans: in that period when it is [closed](Bank::close), in the next one when that is
+    /// [agreed on](Bank::agree).
     pub entitled: Nanos,
     /// What it could have used at most: a pCPU for each vCPU that wants more, of those that it may use, and what
     /// the others used.
@@ -75,24 +71,20 @@ pub(super) struct Transfer {
     pub repays: bool,
 }
 
-/// What a lender lends, and what it used before.
+/// What a lender lends in a period, and what it used as a rule before.
 #[derive(Clone, Copy, Debug)]
 struct Loan {
-    /// `None`: its bucket is full, so that this is for all, and owed by nobody.
-    to: Option<VmId>,
     amount: Nanos,
-    /// What the lender keeps of what it is entitled to.
-    keeps: Nanos,
     usual: Nanos,
 }
 
-/// What a VM offers that goes on leaving time unused.
-#[derive(Clone, Copy, Debug, Default)]
-struct Offer {
-    /// In the period: grows as a loan does, whether or not somebody takes it.
-    amount: Nanos,
-    /// What nobody used so far.
-    kept: Nanos,
+/// What becomes of the time that a VM leaves.
+#[derive(Clone, Copy, Debug)]
+enum Lending {
+    /// It is lent to this VM, which owes what it uses of it.
+    To(VmId, Loan),
+    /// It is left to all others, and nobody owes it.
+    ToAll(Overflow),
 }
 
 /// All that was ever lent: what is owed, repaid and written off adds up to it.
@@ -107,11 +99,8 @@ pub(super) struct Books {
 #[derive(Clone, Copy, Debug)]
 struct Account {
     vm: VmId,
-    /// What it lends, or leaves to all others.
-    loan: Option<Loan>,
-    offer: Offer,
-    /// Was its bucket full when the last period ended?
-    is_full: bool,
+    lends: Option<Lending>,
+    bucket: Bucket,
     /// What it uses as a rule, if that is known.
     usual: Option<Nanos>,
 }
@@ -139,6 +128,11 @@ pub(super) struct Bank {
 }
 
 impl VmUse {
+    /// The same, by what it is entitled to in the next period.
+    pub fn entitled_next_to(self, entitled: Nanos) -> Self {
+        Self { entitled, ..self }
+    }
+
     /// Could it use more than it is entitled to?
     fn wants_more_than_its_own(&self) -> bool {
         self.wants && self.most > self.entitled
@@ -157,15 +151,60 @@ impl VmUse {
         }
     }
 
+    /// What it used, or would have used with more.
+    fn could_use(&self) -> Nanos {
+        match self.wants {
+            true => self.most,
+            false => self.used,
+        }
+    }
+
     /// How much of its entitlement it leaves unused. A VM that wants more, and does not have nearly
     /// all that it can use, leaves nothing: it would miss what it lends.
     fn leaves(&self, lack: u32) -> Nanos {
-        let could = match self.wants {
-            true if self.used < percent(self.most, 100 - lack.min(100)) => return 0,
-            true => self.most,
-            false => self.used,
+        let could = self.could_use();
+        match self.used < percent(could, 100 - lack.min(100)) {
+            true => 0,
+            false => self.entitled.saturating_sub(could).min(self.halted),
+        }
+    }
+}
+
+impl Loan {
+    /// What `vm` lends in the next period after it lent `before`. A loan that harm has reduced
+    /// below a step is over: a VM that lends nothing is not harmed by lending, and what it uses from
+    /// then on is what it uses as a rule.
+    fn next(
+        vm: &VmUse,
+        before: Option<Self>,
+        usual: Nanos,
+        params: &JupiterParams,
+    ) -> Option<Self> {
+        let slack = slack(vm, params)?;
+        let step = step(vm, params);
+        let amount = match before {
+            Some(loan) if loan.harms(vm, params) => loan.amount / 2,
+            Some(loan) => (loan.amount + step).min(slack),
+            None => step.min(slack),
         };
-        self.entitled.saturating_sub(could).min(self.halted)
+        (amount >= least(vm, params)).then(|| Self {
+            amount,
+            usual: before.map_or(usual, |loan| loan.usual),
+        })
+    }
+
+    /// Does the lender use less than it does as a rule, by more than a loan may cost it?
+    fn harms(&self, lender: &VmUse, params: &JupiterParams) -> bool {
+        lender.used + percent(self.usual, params.loan_harm) < self.usual
+    }
+}
+
+impl Lending {
+    fn loan(self) -> Loan {
+        match self {
+            Self::To(_, loan) => loan,
+            Self::ToAll(overflow) => overflow.loan,
+        }
     }
 }
 
@@ -173,40 +212,19 @@ impl Account {
     fn of(vm: VmId) -> Self {
         Self {
             vm,
-            loan: None,
-            offer: Offer::default(),
-            is_full: false,
+            lends: None,
+            bucket: Bucket::default(),
             usual: None,
         }
     }
 
     /// A period is over, in which others used `used` of what `vm` lent; it is `owed` so much.
     fn close(&mut self, vm: &VmUse, used: Nanos, owed: Nanos, params: &JupiterParams) {
-        self.keep(vm, used, params);
-        // A loan goes on when the bucket gets full, but for all, and what is left to all goes on as long as
-        // it is left: the depth of a bucket rises with what others leave, which must not end it.
-        self.is_full = self.loan.is_some_and(|loan| loan.to.is_none())
-            || owed + self.offer.kept >= percent(vm.entitled, params.bucket);
-        if self.is_full {
-            self.loan = next_loan(vm, None, self.loan, self.usual(vm), params);
+        self.bucket.fill(vm, self.lends, used, owed, params);
+        if self.bucket.is_full {
+            let overflow = Overflow::next(vm, self.lends, self.usual(vm), params);
+            self.lends = overflow.map(Lending::ToAll);
         }
-    }
-
-    /// What `vm` offered in the period that is over, of which others used `used`, stays in its bucket; what it
-    /// offers in the next one.
-    fn keep(&mut self, vm: &VmUse, used: Nanos, params: &JupiterParams) {
-        let Some(slack) = slack(vm, params) else {
-            self.offer = Offer::default();
-            return;
-        };
-        let harmed = self.loan.filter(|loan| is_harmed(vm, loan, params));
-        let depth = percent(vm.entitled, params.bucket);
-        let offer = &mut self.offer;
-        offer.kept = (offer.kept + offer.amount.saturating_sub(used)).min(depth);
-        offer.amount = match harmed {
-            Some(loan) => loan.amount / 2,
-            None => (offer.amount + step(vm, params)).min(slack),
-        };
     }
 
     /// What `vm` uses as a rule, when it begins to lend. A VM that has just become idle uses less, and not because of
@@ -217,7 +235,7 @@ impl Account {
 
     /// What a VM that lends nothing uses as a rule: an average in which the last period counts a [`USUAL`]th.
     fn learn(&mut self, used: Nanos) {
-        if self.loan.is_none() {
+        if self.lends.is_none() {
             let usual = self.usual.unwrap_or(used);
             self.usual = Some((usual * (USUAL - 1) + used) / USUAL);
         }
@@ -225,8 +243,10 @@ impl Account {
 
     /// What it keeps for itself in the next period, if it leaves the rest to all others.
     fn keeps(&self) -> Option<Nanos> {
-        let loan = self.loan.filter(|loan| loan.to.is_none());
-        loan.map(|loan| loan.keeps)
+        match self.lends? {
+            Lending::ToAll(overflow) => Some(overflow.keeps),
+            Lending::To(..) => None,
+        }
     }
 }
 
@@ -261,8 +281,8 @@ impl Bank {
         }
     }
 
-    /// Who lends to whom in the next period, of those `vms` that it was closed with, and who repays: by what they are
-    /// entitled to in it. Returns what each of them has then.
+    /// Who lends to whom in the next period, of those `vms` that the last one was closed with, and who repays: by what they are
+    /// [entitled to in it](VmUse::entitled_next_to). Returns what each of them has then.
     pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> Vec<Nanos> {
         let mut terms = vec![Terms::default(); vms.len()];
         let mut burden = self.sums_owed(|(_, borrower)| *borrower);
@@ -271,7 +291,7 @@ impl Bank {
             .collect();
         self.agreed.clear();
         for (from, vm) in vms.iter().enumerate() {
-            if self.accounts[from].is_full {
+            if self.accounts[from].bucket.is_full {
                 continue;
             }
             let lent = self.lend(from, vms, &wanting, &burden, params);
@@ -282,7 +302,7 @@ impl Bank {
                 burden[to] += amount;
                 self.transfer(vm, &vms[to], amount, false);
             }
-            self.accounts[from].loan = lent.map(|(_, loan)| loan);
+            self.accounts[from].lends = lent.map(|(to, loan)| Lending::To(vms[to].vm, loan));
         }
         self.repay(vms, &wanting, &mut terms, params);
         for (account, vm) in self.accounts.iter_mut().zip(vms) {
@@ -368,16 +388,18 @@ impl Bank {
         slack(vm, params)?;
         // A VM cannot use the time of a pCPU that it may not use.
         let may_borrow = |to: &usize| *to != from && !vms[*to].allowed.and(&vm.allowed).is_empty();
-        let borrower = (account.loan)
-            .and_then(|loan| self.place(loan.to?))
-            .filter(|to| vms[*to].wants_more_than_its_own() && may_borrow(to));
-        let still = account.loan.filter(|_| borrower.is_some());
-        let to = borrower.or_else(|| {
+        let still = match account.lends {
+            Some(Lending::To(borrower, loan)) => self.place(borrower).map(|to| (to, loan)),
+            _ => None,
+        };
+        let still = still.filter(|(to, _)| vms[*to].wants_more_than_its_own() && may_borrow(to));
+        let to = still.map(|(to, _)| to).or_else(|| {
             let debts = |to: usize| per_mille(burden[to], vms[to].entitled);
             let others = wanting.iter().copied().filter(may_borrow);
             others.min_by_key(|&to| (vms[to].conflicts, debts(to), vms[to].vm))
         })?;
-        let loan = next_loan(vm, Some(vms[to].vm), still, account.usual(vm), params)?;
+        let before = still.map(|(_, loan)| loan);
+        let loan = Loan::next(vm, before, account.usual(vm), params)?;
         Some((to, loan))
     }
 
@@ -451,39 +473,6 @@ impl Bank {
     }
 }
 
-/// What `vm` lends in the next period after it lent `loan`: to one VM, or to all. A loan that harm has reduced
-/// below a step is over: a VM that lends nothing is not harmed by lending, and what it uses from
-/// then on is what it uses as a rule.
-fn next_loan(
-    vm: &VmUse,
-    to: Option<VmId>,
-    loan: Option<Loan>,
-    usual: Nanos,
-    params: &JupiterParams,
-) -> Option<Loan> {
-    let slack = slack(vm, params)?;
-    let step = step(vm, params);
-    let harmed = loan.is_some_and(|loan| is_harmed(vm, &loan, params));
-    let amount = match loan {
-        Some(loan) if harmed => loan.amount / 2,
-        Some(loan) => (loan.amount + step).min(slack),
-        None => step.min(slack),
-    };
-    let keeps = vm.entitled.saturating_sub(amount);
-    // What others leave raises what a VM is entitled to that leaves time itself.
-    let keeps = match loan.filter(|loan| to.is_none() && loan.to.is_none()) {
-        Some(loan) if harmed => loan.keeps.max(loan.usual),
-        Some(loan) => keeps.min(loan.keeps),
-        None => keeps,
-    };
-    (amount >= least(vm, params)).then(|| Loan {
-        to,
-        amount,
-        keeps,
-        usual: loan.map_or(usual, |loan| loan.usual),
-    })
-}
-
 /// Takes up to `amount` of what is `left` of the VM at `at`; returns how much that is.
 fn draw(left: &mut [Nanos], at: Option<usize>, amount: Nanos) -> Nanos {
     let Some(left) = at.map(|at| &mut left[at]) else {
@@ -492,11 +481,6 @@ fn draw(left: &mut [Nanos], at: Option<usize>, amount: Nanos) -> Nanos {
     let taken = amount.min(*left);
     *left -= taken;
     taken
-}
-
-/// Does a lender use less than it does as a rule, by more than a loan may cost it?
-fn is_harmed(lender: &VmUse, loan: &Loan, params: &JupiterParams) -> bool {
-    lender.used + percent(loan.usual, params.loan_harm) < loan.usual
 }
 
 /// By how much a loan grows in a period.

@@ -8,6 +8,7 @@
 //! weights again. So does what a VM leaves to all.
 
 use super::scaled;
+use crate::parts::Part;
 use corun_model::{Nanos, PcpuSet};
 use std::cmp::Ordering;
 
@@ -31,50 +32,21 @@ impl Claimant {
     }
 }
 
-/// VMs, by their places, whose pCPUs no other VM may use.
-struct Part {
-    vms: Vec<usize>,
-    pcpus: PcpuSet,
+/// The parts that cpusets divide a host of these VMs into.
+pub(super) fn parts(vms: &[Claimant]) -> Vec<Part> {
+    crate::parts::parts(vms.iter().map(|vm| &vm.allowed))
 }
 
-/// The parts that cpusets divide a host into.
-fn parts(vms: &[Claimant]) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
-    for (at, vm) in vms.iter().enumerate() {
-        // On most hosts there is only one part.
-        if let Some(same) = parts.last_mut().filter(|part| part.pcpus == vm.allowed) {
-            same.vms.push(at);
-            continue;
-        }
-        let mut with = Part {
-            vms: Vec::new(),
-            pcpus: vm.allowed,
-        };
-        // Parts that it overlaps are joined with it.
-        parts.retain_mut(|part| {
-            let apart = part.pcpus.and(&vm.allowed).is_empty();
-            if !apart {
-                with.pcpus = with.pcpus.or(&part.pcpus);
-                with.vms.append(&mut part.vms);
-            }
-            apart
-        });
-        with.vms.push(at);
-        parts.push(with);
-    }
-    parts
-}
-
-/// The shares of `vms` in `period` ns of their pCPUs. A VM that leaves time to all stays entitled to what it would be if
-/// it used that itself, should it wake.
-pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
+/// The shares of `vms` in `period` ns of the pCPUs of their `parts`. A VM that leaves time to all stays entitled to what
+/// it would be if it used that itself, should it wake.
+pub(super) fn shares(vms: &[Claimant], parts: &[Part], period: Nanos) -> Vec<Nanos> {
     let mut shares = vec![0; vms.len()];
-    for part in parts(vms) {
+    for part in parts {
         let time = u64::from(part.pcpus.len()) * period;
-        let claimants = part.vms.iter().map(|&at| &vms[at]);
+        let claimants = part.members.iter().map(|&at| &vms[at]);
         let filled = Filled::of(claimants, time, period);
         for (position, claims) in filled.each.iter().enumerate() {
-            let at = part.vms[claims.at];
+            let at = part.members[claims.at];
             shares[at] = match vms[at].limit {
                 Nanos::MAX => filled.share(position),
                 _ => filled.without_limit(position, vms[at].most * period),
@@ -195,6 +167,10 @@ impl Filled {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
+        super::shares(vms, &parts(vms), period)
+    }
 
     fn on(weight: u64, vcpus: u64, allowed: PcpuSet) -> Claimant {
         Claimant {
@@ -318,9 +294,9 @@ mod tests {
                 prop_assert!(*share <= vm.most * 1000);
             }
             let parts = parts(&vms);
-            prop_assert_eq!(parts.iter().map(|part| part.vms.len()).sum::<usize>(), vms.len());
+            prop_assert_eq!(parts.iter().map(|part| part.members.len()).sum::<usize>(), vms.len());
             for part in parts {
-                let has: u64 = part.vms.iter().map(|&at| shares[at]).sum();
+                let has: u64 = part.members.iter().map(|&at| shares[at]).sum();
                 prop_assert!(has <= u64::from(part.pcpus.len()) * 1000);
             }
         }

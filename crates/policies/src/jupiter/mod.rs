@@ -34,7 +34,7 @@ mod vm;
 
 pub use params::{JupiterParams, constants};
 
-use crate::Policy;
+use crate::{Policy, parts::Part};
 use corun_model::{
     Allotments, Claim, Gang, Nanos, PcpuSet, Placement, Plan, Snapshot, Status, TaskPlan,
     VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
@@ -80,9 +80,9 @@ impl Jupiter {
         for known in &mut self.vms {
             known.adjust(lack, &self.params);
         }
-        self.share(seen, true);
+        let parts = self.share(seen, true);
         if self.params.rcr {
-            self.resolve_conflicts(seen);
+            self.resolve_conflicts(seen, &parts);
         }
     }
 
@@ -108,8 +108,8 @@ impl Jupiter {
     }
 
     /// Tells every VM what it has in the next period, and every vCPU its slice of that.
-    /// `settle`: a period is over, so loans go on.
-    fn share(&mut self, seen: &Snapshot, settle: bool) {
+    /// `settle`: a period is over, so loans go on. Returns the parts that cpusets divide the host into.
+    fn share(&mut self, seen: &Snapshot, settle: bool) -> Vec<Part> {
         let claimant = |vm: &VmSeen| {
             let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
             let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
@@ -132,7 +132,8 @@ impl Jupiter {
                 claimant.limit = self.bank.keeps(known.id()).unwrap_or(Nanos::MAX);
             }
         }
-        let shares = entitled::shares(&claimants, self.params.period);
+        let parts = entitled::parts(&claimants);
+        let shares = entitled::shares(&claimants, &parts, self.params.period);
         let has = match uses {
             Some(uses) => self.lend(uses, &shares),
             None => shares.clone(),
@@ -142,6 +143,7 @@ impl Jupiter {
             let leaves = entitled.saturating_sub(claimant.limit);
             known.allot(entitled, has, leaves, &self.params);
         }
+        parts
     }
 
     /// What VMs that Jupiter is on for used in the period that is over, of what they were entitled to in it.
@@ -167,7 +169,7 @@ impl Jupiter {
     fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[Nanos]) -> Vec<Nanos> {
         let on = (self.vms.iter().zip(shares)).filter(|(known, _)| known.is_on());
         for (uses, (_, share)) in uses.iter_mut().zip(on) {
-            uses.entitled = *share;
+            *uses = uses.entitled_next_to(*share);
         }
         let mut agreed = self.bank.agree(&uses, &self.params).into_iter();
         let has = |(known, share): (&Vm, &Nanos)| match known.is_on() {
@@ -180,7 +182,7 @@ impl Jupiter {
     /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its
     /// home where it went until the period is over. If it is elsewhere at the end, the dispatcher
     /// moved it for a reason.
-    fn resolve_conflicts(&mut self, seen: &Snapshot) {
+    fn resolve_conflicts(&mut self, seen: &Snapshot, parts: &[Part]) {
         let vcpus = seen.vms.iter().map(|vm| vm.vcpus.len()).sum();
         let mut placed = Vec::with_capacity(vcpus);
         self.vms.iter_mut().for_each(Vm::leave_homes);
@@ -204,7 +206,7 @@ impl Jupiter {
                 }
             }
         }
-        let mut layout = Layout::new(&mut placed, self.params.period);
+        let mut layout = Layout::new(&mut placed, parts, self.params.period);
         let mut moved = layout.even_out_slices(self.params.slice_conflict);
         moved.extend(layout.spread_low_latencies(self.params.latency_conflict));
         for vcpu in moved.into_iter().map(|at| &placed[at]) {
@@ -275,7 +277,7 @@ impl Policy for Jupiter {
                 for (known, vm) in self.vms.iter_mut().zip(&seen.vms) {
                     known.leave_forbidden_homes(vm);
                 }
-                self.share(seen, false);
+                let _ = self.share(seen, false);
             }
             Some(passed) => self.adjust(seen, passed),
         }

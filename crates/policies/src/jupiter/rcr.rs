@@ -9,13 +9,15 @@
 //! more than twice as often as on another, half of the former's vCPUs with low latencies are
 //! swapped with as many of the latter's with high ones.
 //!
-//! Moving vCPUs costs: there is one resolution of each kind in a period. One pair for slices is our
+//! Moving vCPUs costs: there is one resolution of each kind in a period. Where cpusets divide a host, there is one in
+//! each part, since no vCPU may go from one to another. One pair for slices is our
 //! reading; the dissertation swaps "some". Siblings are not brought together. A swap holds for a
 //! period: it resolves the conflicts of that one. What a VM leaves to all others, since its bucket is
 //! full ([`elb`](super::elb)), claims no pCPU's time: VMs that leave all they have take no part. If
 //! vCPUs have moved since, because of tasks that are owed time somewhere else, the next period is
 //! judged by where the vCPUs are then.
 
+use crate::parts::Part;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -53,6 +55,7 @@ fn conflicts(vcpu: &Placed) -> u64 {
 /// The vCPUs of a host, by pCPU.
 pub(super) struct Layout<'a, 'b> {
     vcpus: &'a mut [Placed<'b>],
+    parts: &'a [Part],
     /// Places in `vcpus`: those of pCPU 0, then those of pCPU 1, and so on.
     by_pcpu: Vec<usize>,
     /// Where those of each pCPU begin, and the last end. Swaps do not change how many there are.
@@ -68,7 +71,8 @@ struct Has {
 }
 
 impl<'a, 'b> Layout<'a, 'b> {
-    pub fn new(vcpus: &'a mut [Placed<'b>], period: Nanos) -> Self {
+    /// `parts`: what cpusets divide the host into.
+    pub fn new(vcpus: &'a mut [Placed<'b>], parts: &'a [Part], period: Nanos) -> Self {
         let pcpus = vcpus.iter().map(|vcpu| vcpu.cpu.index() + 1).max();
         let mut begins = vec![0; pcpus.unwrap_or(0) + 1];
         for vcpu in vcpus.iter() {
@@ -88,6 +92,7 @@ impl<'a, 'b> Layout<'a, 'b> {
         }
         Self {
             vcpus,
+            parts,
             by_pcpu,
             begins,
             period,
@@ -103,24 +108,32 @@ impl<'a, 'b> Layout<'a, 'b> {
         &self.by_pcpu[self.range(cpu)]
     }
 
-    /// The pCPUs with vCPUs whose sums of something are the largest and the smallest; ties go to the lowest number.
-    fn extremes(&self, of: impl Fn(&Placed) -> u64) -> Option<(Has, Has)> {
+    /// Of each part those of its pCPUs with vCPUs whose sums of something are the largest and the smallest; ties go to
+    /// the lowest number.
+    fn extremes(&self, of: impl Fn(&Placed) -> u64) -> Vec<(Has, Has)> {
         let mut sums = vec![0; self.begins.len() - 1];
         for vcpu in self.vcpus.iter() {
             sums[vcpu.cpu.index()] += of(vcpu);
         }
-        let all = sums.into_iter().enumerate();
-        let mut used = all
-            .filter(|(cpu, _)| !self.range(*cpu).is_empty())
-            .map(|(cpu, sum)| Has { cpu, sum });
-        let first = used.next()?;
-        let (most, least) = used.fold((first, first), |(most, least), has| {
-            (
-                if has.sum > most.sum { has } else { most },
-                if has.sum < least.sum { has } else { least },
-            )
-        });
-        (most.cpu != least.cpu).then_some((most, least))
+        let of_part = |part: &Part| {
+            let sum = |cpu: usize| {
+                Some(Has {
+                    cpu,
+                    sum: *sums.get(cpu)?,
+                })
+            };
+            let mut used = (part.pcpus.iter().filter_map(|cpu| sum(cpu.index())))
+                .filter(|has| !self.range(has.cpu).is_empty());
+            let first = used.next()?;
+            let (most, least) = used.fold((first, first), |(most, least), has| {
+                (
+                    if has.sum > most.sum { has } else { most },
+                    if has.sum < least.sum { has } else { least },
+                )
+            });
+            (most.cpu != least.cpu).then_some((most, least))
+        };
+        self.parts.iter().filter_map(of_part).collect()
     }
 
     /// May the vCPU at `at` go to the pCPU of `other`, which leaves that pCPU?
@@ -150,16 +163,21 @@ impl<'a, 'b> Layout<'a, 'b> {
         }
     }
 
-    /// Resolves a conflict of slices, if sums differ by more than `percent`. Returns the places of vCPUs that
-    /// were moved.
+    /// Resolves a conflict of slices in each part where sums differ by more than `percent`. Returns the places of vCPUs
+    /// that were moved.
     pub fn even_out_slices(&mut self, percent: u32) -> Vec<usize> {
-        let Some((most, least)) = self.extremes(slice) else {
-            return Vec::new();
-        };
+        let extremes = self.extremes(slice).into_iter();
+        let pairs = extremes.filter_map(|(most, least)| self.closest(most, least, percent));
+        let pairs = pairs.collect();
+        self.carry_out(pairs)
+    }
+
+    /// The pair that brings the sums of these two pCPUs closest, if they conflict.
+    fn closest(&self, most: Has, least: Has, percent: u32) -> Option<(usize, usize)> {
         let (large, small) = (most.sum, least.sum);
         // Where there is time for all, nothing conflicts.
         if large * 100 <= small * (100 + Nanos::from(percent)) || !exceed(large, self.period) {
-            return Vec::new();
+            return None;
         }
         let mut best = (large - small, None);
         for &one in self.on(most.cpu) {
@@ -171,23 +189,28 @@ impl<'a, 'b> Layout<'a, 'b> {
                 }
             }
         }
-        self.carry_out(best.1.into_iter().collect())
+        best.1
     }
 
-    /// Resolves a conflict of low latencies, if there are more than `times` as many on one pCPU as
+    /// Resolves a conflict of low latencies in each part where there are more than `times` as many on one pCPU as
     /// on another. Returns the places of vCPUs that were moved.
     pub fn spread_low_latencies(&mut self, times: u32) -> Vec<usize> {
-        let Some((most, fewest)) = self.extremes(conflicts) else {
-            return Vec::new();
-        };
-        if most.sum <= u64::from(times) * fewest.sum.max(1) {
-            return Vec::new();
-        }
+        let extremes = self.extremes(conflicts).into_iter();
+        let many = |most: &Has, fewest: &Has| most.sum > u64::from(times) * fewest.sum.max(1);
+        let pairs = extremes
+            .filter(|(most, fewest)| many(most, fewest))
+            .flat_map(|(most, fewest)| self.low_for_high(most.cpu, fewest.cpu));
+        let pairs = pairs.collect();
+        self.carry_out(pairs)
+    }
+
+    /// Pairs of half of the vCPUs with low latencies of the pCPU `most` and as many with high ones of `fewest`.
+    fn low_for_high(&self, most: usize, fewest: usize) -> Vec<(usize, usize)> {
         let group = |cpu: usize, low: bool| -> Vec<usize> {
             let those = self.on(cpu).iter().copied();
             those.filter(|&at| self.vcpus[at].low == low).collect()
         };
-        let (mut low, mut high) = (group(most.cpu, true), group(fewest.cpu, false));
+        let (mut low, mut high) = (group(most, true), group(fewest, false));
         low.sort_by_key(|&at| (Reverse(self.vcpus[at].conflicts), at));
         let count = low.len().div_ceil(2).min(high.len().div_ceil(2));
         let mut pairs = Vec::new();
@@ -199,7 +222,7 @@ impl<'a, 'b> Layout<'a, 'b> {
                 pairs.push((one, high.remove(at)));
             }
         }
-        self.carry_out(pairs)
+        pairs
     }
 
     /// Swaps these pairs, unless an earlier one is in the way.
@@ -240,6 +263,15 @@ mod tests {
         }
     }
 
+    fn layout<'a, 'b>(vcpus: &'a mut [Placed<'b>], parts: &'a [Part]) -> Layout<'a, 'b> {
+        Layout::new(vcpus, parts, PERIOD)
+    }
+
+    /// Eight pCPUs that nothing divides.
+    fn whole() -> [Part; 1] {
+        [Part::of(PcpuSet::first(8))]
+    }
+
     /// The example of §4.4.1: a period of 80 ms, two vCPUs of a pCPU with 50 ms each.
     #[test]
     fn two_slices_of_50_ms_exceed_a_period_of_80() {
@@ -256,7 +288,7 @@ mod tests {
             vcpu(3, 3, 1, 20 * MS),
         ];
         // 120 and 60 ms: with 70 for 40, or 50 for 20, 90 and 90.
-        let moved = Layout::new(&mut vcpus, PERIOD).even_out_slices(10);
+        let moved = layout(&mut vcpus, &whole()).even_out_slices(10);
         assert_eq!(moved, [0, 2]);
         assert_eq!(vcpus.map(|vcpu| vcpu.cpu.0), [1, 0, 0, 1]);
     }
@@ -270,8 +302,7 @@ mod tests {
                 vcpu(2, 2, 1, small - 10 * MS),
                 vcpu(3, 3, 1, 10 * MS),
             ];
-            let mut layout = Layout::new(&mut vcpus, PERIOD);
-            assert_eq!(layout.even_out_slices(10), [0; 0]);
+            assert_eq!(layout(&mut vcpus, &whole()).even_out_slices(10), [0; 0]);
         }
     }
 
@@ -283,12 +314,11 @@ mod tests {
             vcpu.low = true;
             vcpu.conflicts = 1;
         }
-        let moved = Layout::new(&mut vcpus, PERIOD).spread_low_latencies(2);
+        let moved = layout(&mut vcpus, &whole()).spread_low_latencies(2);
         assert_eq!(moved, [0, 4, 1, 5]);
         vcpus[1].conflicts = 0;
         // Now two and two: no more than twice as many.
-        let mut layout = Layout::new(&mut vcpus, PERIOD);
-        assert_eq!(layout.spread_low_latencies(2), [0; 0]);
+        assert_eq!(layout(&mut vcpus, &whole()).spread_low_latencies(2), [0; 0]);
     }
 
     #[test]
@@ -299,7 +329,39 @@ mod tests {
             vcpu(2, 0, 1, 10 * MS),
             vcpu(3, 1, 1, 10 * MS),
         ];
-        assert_eq!(Layout::new(&mut vcpus, PERIOD).even_out_slices(10), [0; 0]);
+        assert_eq!(layout(&mut vcpus, &whole()).even_out_slices(10), [0; 0]);
+    }
+
+    /// The pCPU with the most is in one part, that with the least in another: what can be done in the first is done, and
+    /// in the second there is no conflict.
+    #[test]
+    fn each_part_that_cpusets_divide_a_host_into_has_its_own_conflicts() {
+        let parts = ["0-3", "4-7"].map(|pcpus| Part::of(pcpus.parse().unwrap()));
+        let sets = [0..4, 4..8].map(|cpus| set(cpus.map(PcpuId)));
+        let bound = |(task, vm, cpu, slice): (u32, u32, u32, Nanos)| Placed {
+            allowed: sets[cpu as usize / 4],
+            ..vcpu(task, vm, cpu, slice * MS)
+        };
+        let place = [
+            (0, 0, 0, 90),
+            (1, 1, 0, 90),
+            (2, 2, 1, 74),
+            (3, 3, 2, 80),
+            (4, 4, 4, 90),
+            (5, 4, 5, 12),
+        ];
+        let mut vcpus = place.map(bound);
+        assert_eq!(layout(&mut vcpus, &parts).even_out_slices(10), [0, 2]);
+        // Low latencies: on pCPU 0 and on 4, each with another to go to in its part.
+        let mut vcpus = place.map(bound);
+        for at in [0, 1, 4] {
+            (vcpus[at].low, vcpus[at].conflicts) = (true, 10);
+        }
+        vcpus[5].vm = 5;
+        assert_eq!(
+            layout(&mut vcpus, &parts).spread_low_latencies(2),
+            [0, 2, 4, 5]
+        );
     }
 
     prop_compose! {
@@ -324,20 +386,18 @@ mod tests {
     }
 
     fn difference(vcpus: &mut [Placed]) -> Nanos {
-        let layout = Layout::new(vcpus, PERIOD);
-        let used = layout.extremes(slice);
-        used.map_or(0, |(most, least)| most.sum - least.sum)
+        let used = layout(vcpus, &whole()).extremes(slice);
+        used.first().map_or(0, |(most, least)| most.sum - least.sum)
     }
 
     proptest! {
         #[test]
         fn swaps_keep_affinity_numbers_and_siblings_apart(before in any_vcpus()) {
             let mut after = before.clone();
-            let mut layout = Layout::new(&mut after, PERIOD);
-            let moved = layout.even_out_slices(10);
+            let moved = layout(&mut after, &whole()).even_out_slices(10);
             prop_assert!(moved.len() <= 2);
             prop_assert!(difference(&mut after) <= difference(&mut before.clone()));
-            Layout::new(&mut after, PERIOD).spread_low_latencies(2);
+            layout(&mut after, &whole()).spread_low_latencies(2);
             prop_assert!(stacked(&after) <= stacked(&before));
             for cpu in (0..6).map(PcpuId) {
                 let on = |all: &[Placed]| all.iter().filter(|vcpu| vcpu.cpu == cpu).count();

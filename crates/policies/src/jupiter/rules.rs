@@ -7,6 +7,7 @@ use super::dats;
 use super::elb::{Bank, VmUse};
 use super::params::JupiterParams;
 use super::rcr::{self, Layout, Placed};
+use crate::parts::Part;
 use corun_model::time::MS;
 use corun_model::{Doing, Nanos, PcpuId, PcpuSet, TaskId, VmId};
 
@@ -75,7 +76,7 @@ pub fn moved_for_slices(most: Nanos, least: Nanos) -> usize {
         .map(|(task, (slice, cpu))| placed(task, cpu, slice, &both))
         .collect();
     let percent = JupiterParams::default().slice_conflict;
-    Layout::new(&mut vcpus, 100 * MS)
+    Layout::new(&mut vcpus, &[Part::of(both)], 100 * MS)
         .even_out_slices(percent)
         .len()
 }
@@ -98,7 +99,7 @@ pub fn moved_for_latencies(low: u32, most: u64, fewest: u64) -> usize {
         last.conflicts = fewest;
     }
     let times = JupiterParams::default().latency_conflict;
-    Layout::new(&mut vcpus, 100 * MS)
+    Layout::new(&mut vcpus, &[Part::of(both)], 100 * MS)
         .spread_low_latencies(times)
         .len()
 }

@@ -592,6 +592,25 @@ fn a_vm_that_slept_for_long_is_entitled_to_its_share() {
     assert!(claim(&plan, 0).allotment <= 34 * MS);
 }
 
+/// ... and when it wakes for less than its share, it keeps what it uses, and the other is entitled to no more than it was
+/// beside a VM that has always used that.
+#[test]
+fn a_vm_that_slept_for_long_keeps_what_it_uses_once_it_wakes() {
+    let halts_after = |used| vec![(used, Doing::Waiting, 0); 2];
+    let busy = |used| vec![(used, Doing::Ready, 19); 2];
+    let after = |slept| {
+        let mut policy = Jupiter::default();
+        for number in 0..slept {
+            ask_for(&mut policy, number, 1, &[halts_after(0), busy(100)]);
+        }
+        ask_for(&mut policy, slept, 300, &[halts_after(40), busy(60)]);
+        let keeps = policy.bank.keeps(VmId(0));
+        (keeps, policy.vms[1].entitled())
+    };
+    assert_eq!(after(0), (Some(80 * MS), 120 * MS));
+    assert_eq!(after(150), after(0));
+}
+
 /// It owes much, and leaves more than half of its part to all. What it repays is of the rest.
 #[test]
 fn who_leaves_time_to_all_repays_from_the_rest() {

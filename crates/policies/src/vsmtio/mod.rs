@@ -273,7 +273,8 @@ impl VsmtIo {
         on
     }
 
-    /// Divides the vCPUs of each core into classes.
+    /// Divides the vCPUs of each core into classes. Without RASS nobody is put anywhere for its class, but the timeout is
+    /// to serve both.
     fn classify(&mut self) {
         let compensate = self.params.compensate;
         for mut on in self.by_core() {
@@ -294,6 +295,9 @@ impl VsmtIo {
                 vcpu.io = io.contains(task);
             }
             self.belong(on.iter().map(|&(task, vcpu)| (task, vcpu.io)));
+            if !self.params.rass {
+                continue;
+            }
             // Those that compute have the better class by turns.
             let mut computing = computing(&on);
             turns::even_out(&mut computing, || weights_of_others(&on, weight));
@@ -349,7 +353,8 @@ impl VsmtIo {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
         let threads = vcpu.core.map(|core| self.cores.threads(core));
         let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
-        let cycles = vcpu.cycles.filter(|_| self.params.symbiosis && !vcpu.io);
+        let is_apart = vcpu.io && self.params.rass;
+        let cycles = vcpu.cycles.filter(|_| self.params.symbiosis && !is_apart);
         TaskPlan {
             slice: self.slice(vcpu, busy),
             home: home.filter(|home| self.params.rass && task.allowed.contains(*home)),
@@ -572,8 +577,8 @@ impl Policy for VsmtIo {
         }
         if self.params.rass {
             self.swap(seen);
-            self.classify();
         }
+        self.classify();
         let placement = match self.params.rass {
             true => Placement::Core,
             false => Placement::Free,

@@ -141,26 +141,28 @@ fn guests_that_retain_by_themselves_are_told_how_long() {
     assert_eq!(retention, [TIMEOUT; 4]);
 }
 
+/// Also without classes: what is put nowhere for being I/O-bound is served by the timeout all the same.
 #[test]
 fn a_timeout_that_serves_both_is_kept() {
-    let mut policy = VsmtIo::default();
-    // The first period makes classes, the second samples the base.
-    for number in 0..2 {
-        ask(&mut policy, &period(number, 4, 40, 100));
+    for rass in [true, false] {
+        let mut policy = VsmtIo::new(VsmtIoParams {
+            rass,
+            ..VsmtIoParams::default()
+        });
+        // The first period makes classes, the second samples the base.
+        for number in 0..2 {
+            ask(&mut policy, &period(number, 4, 40, 100));
+        }
+        // With 10 % more, instructions and retentions rise.
+        let mut better = period(2, 4, 40, 200);
+        for vcpu in &mut better.vms[1].vcpus {
+            vcpu.signals.instructions = Some(2_000_000);
+        }
+        let plan = ask(&mut policy, &better);
+        assert_eq!(plan.pcpus[1].hold, TIMEOUT / 10 * 11, "rass = {rass}");
+        let kept = |it: &Ltcr| it.desired() == TIMEOUT / 10 * 11;
+        assert!(policy.timeouts.iter().all(kept), "rass = {rass}");
     }
-    // With 10 % more, instructions and retentions rise.
-    let mut better = period(2, 4, 40, 200);
-    for vcpu in &mut better.vms[1].vcpus {
-        vcpu.signals.instructions = Some(2_000_000);
-    }
-    let plan = ask(&mut policy, &better);
-    assert_eq!(plan.pcpus[1].hold, TIMEOUT / 10 * 11);
-    assert!(
-        policy
-            .timeouts
-            .iter()
-            .all(|it| it.desired() == TIMEOUT / 10 * 11)
-    );
 }
 
 /// With 10 % more, instructions rise, and more retentions end with an event; but there are fewer of them,

@@ -99,7 +99,8 @@ impl Policy for VTurbo {
             .min(seen.host.topology.pcpus().saturating_sub(1));
         if turbo.is_empty() || count == 0 {
             let everywhere = PcpuSet::first(seen.host.topology.pcpus());
-            return pooled(seen, plan, &[(self.pools.default, everywhere, &all[..])]);
+            let one = [(self.pools.default, everywhere, &all[..])];
+            return pooled(seen, plan, &one, |_| None);
         }
         let (first, rest): (Vec<_>, Vec<_>) =
             seen.host.topology.all().partition(|cpu| cpu.0 < count);
@@ -112,6 +113,7 @@ impl Policy for VTurbo {
                 (self.pools.slice, first, &turbo[..]),
                 (self.pools.default, rest, &others[..]),
             ],
+            |_| None,
         );
     }
 

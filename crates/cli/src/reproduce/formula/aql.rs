@@ -117,6 +117,7 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
         task: TaskId::from(task),
         of,
         weight: 100,
+        bound: None,
     };
     types.enumerate().map(member).collect()
 }

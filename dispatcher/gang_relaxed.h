@@ -31,11 +31,11 @@
  * Entitlement comes first ("the ratio of the consumed CPU resources to the entitlement is used as
  * the priority of the world", "The CPU Scheduler in VMware vSphere 5.1"): in mode relaxed (ESX 4),
  * a call does not count for a vCPU that is ahead of a task that waits. And a vCPU that moves to
- * another pCPU keeps its virtual time, by what the clocks of both pCPUs say, within a slice of the
- * new clock. Otherwise nothing would be left of a lead: stopped siblings leave pCPUs to those that
- * lag, which start there out of turn and advance the clock, and the next one would come from there
- * to a pCPU where another task runs as if it had had no time at all. With slices of 50 ms, one vCPU
- * beside a VM of four had 0.34 of a pCPU, where each is owed 0.8.
+ * another pCPU keeps its virtual time, by what the clocks of both pCPUs say, within a slice of its
+ * own of the new clock. Otherwise nothing would be left of a lead: stopped siblings leave pCPUs to
+ * those that lag, which start there out of turn and advance the clock, and the next one would come
+ * from there to a pCPU where another task runs as if it had had no time at all. With slices of 50
+ * ms, one vCPU beside a VM of four had 0.34 of a pCPU, where each is owed 0.8.
  *
  * A vCPU that wakes up is not ahead of the slowest by more than `resume`: the lead that it gained
  * while halted is no progress that its siblings had a part in (our reading; the papers do not say).
@@ -144,16 +144,19 @@ static inline void relaxed_leave(struct task_ctx *t)
 }
 
 /*
- * `t`, which is ready, comes to `c` with virtual time `vtime`, and keeps it within a slice of the
- * clock there.
+ * `t`, which is ready, comes to `c` with virtual time `vtime`, and keeps it within a slice of its
+ * own of the clock there; of a lead also what calls are granted (call_lead() in gang_pick.h). A
+ * slice of the task that runs there would be next to nothing where that one weighs much: all that
+ * others owe it would be forgotten whenever they come.
  */
 static inline void relaxed_moved(struct task_ctx *t, struct cpu_ctx *c, u64 vtime)
 {
 	u64 here = shared(c->vnow);
-	u64 turn = fair_cost(knobs.slice, shared(c->cur_rate));
+	u64 turn = fair_cost(knobs.slice, fair_own_rate(t->load));
+	u64 most = here + turn + knobs.wakeup_gran;
 
 	vtime = later(vtime, here - turn);
-	t->vtime = before(here + turn, vtime) ? here + turn : vtime;
+	t->vtime = before(most, vtime) ? most : vtime;
 }
 
 /* A member that was stopped may go on; its time stopped counts until `end` only. */

@@ -376,7 +376,7 @@ static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
  * other pCPU, from which it takes a vCPU that lags. If all other pCPUs where members wait have
  * agreed in this epoch, the gang goes on: true.
  */
-static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
+INLINED bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
 {
 	u32 epoch = shared(g->ctx->epoch);
 	bool all = true;
@@ -403,27 +403,23 @@ static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 
 	return true;
 }
 
-/* Are all tasks on `cpu` members of the gang? */
-static inline bool gang_is_alone(struct gang *g, s32 cpu)
+/* Is this member stopped on its own, because it is ahead of those that lag? */
+static inline bool relaxed_is_ahead(struct gang *g, struct gang_vcpu *v, u64 now)
 {
-	struct cpu_ctx *c = cpu_at(cpu);
-	u64 nr = c ? shared(c->nr) : 0;
-
-	return nr == gang_here(g, cpu);
+	return shared(v->stopped) && lead_of(g, v, now) >= shared(g->conf->resume);
 }
 
 /*
  * The member behind `r` waits while its gang is stopped; `next`: it would run next on its pCPU. The
- * gang goes on if all members that lag are next, each on its own pCPU or on one that would idle; a
- * member that is ahead does not keep them waiting. Returns true if the gang goes on and this member
- * with it.
+ * gang goes on if all members that lag are next, each on its own pCPU or on one that would idle
+ * (relaxed_all_spares()); a member that is ahead does not keep them waiting. Returns true if the
+ * gang goes on and this member with it.
  */
 static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool next)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, r->member);
-	bool ahead = v && shared(v->stopped) && lead_of(g, v, r->now) >= shared(g->conf->resume);
+	bool ahead = v && relaxed_is_ahead(g, v, r->now);
 	u64 stopped = shared(g->ctx->stopped);
-	bool spare;
 
 	if (!stopped)
 		return false;
@@ -435,8 +431,21 @@ static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool ne
 		relaxed_release(v, before(stopped, r->now) ? stopped : r->now);
 	if (!ahead && !next)
 		return false;
-	spare = ahead && next && gang_is_alone(g, r->cpu);
-	return relaxed_all_goes_on(g, r->cpu, spare, r->now) && !ahead;
+	return relaxed_all_goes_on(g, r->cpu, false, r->now) && !ahead;
+}
+
+/*
+ * No task may start on the pCPU where the member behind `r` waits, whoever's they are. If its gang
+ * is stopped and the member is ahead, the pCPU may take one that lags: true if the gang goes on for
+ * that.
+ */
+static inline bool relaxed_all_spares(struct gang *g, struct ranked *r)
+{
+	struct gang_vcpu *v = gang_member(g->ctx, r->member);
+
+	if (!v || !shared(g->ctx->stopped) || !relaxed_is_ahead(g, v, r->now))
+		return false;
+	return relaxed_all_goes_on(g, r->cpu, true, r->now);
 }
 
 static inline u32 relaxed_all_rank(struct gang *g, struct ranked *r)

@@ -165,6 +165,14 @@ fn relaxed_leaves_a_heavy_vcpu_its_share() {
     }
 }
 
+/// vCPUs of another stopped gang do not keep a pCPU that would idle from one that could go on there: else two
+/// gangs would wait for each other.
+#[test]
+fn relaxed_all_gangs_do_not_block_each_other() {
+    let (shares, idle) = beside_a_heavy_vcpu(Gang::RelaxedAll(Skew::default()), 400);
+    assert!(idle < 0.2, "idle {idle}: {shares:?}");
+}
+
 /// A vCPU that is stopped by itself, and then with its gang, is stopped once.
 #[test]
 fn relaxed_all_counts_each_stop_once() {

@@ -64,6 +64,8 @@ RARE void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 	exchange(c->idle, 1);
 	if (queue_length(cpu))
 		best_waiting(cpu, &best);
+	if (best.spare && !best.id)
+		spare_for_stopped(cpu, now);
 	if (best.id && take(cpu, best.id))
 		store(c->idle, 0);
 	else if (best.again)
@@ -111,8 +113,11 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		if (t->fresh && !before(now, shared(c->slice_end)))
 			t->fresh = 0;
 		keep(cpu, prev, t, now);
-	} else if (!pull_idle(cpu)) {
-		idle_for_now(cpu, c, best.again, now);
+	} else {
+		if (best.spare && !best.id)
+			spare_for_stopped(cpu, now);
+		if (!pull_idle(cpu))
+			idle_for_now(cpu, c, best.again, now);
 	}
 }
 

@@ -73,7 +73,8 @@ struct gang_choice {
 	u16 rank;
 	u16 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
 	u16 stays;     /* input: may the running task stay? STAYS, STAYS_WOKEN; 0: it may not */
-	u16 known;     /* a task waits, or the running one stays: `first` is valid */
+	u8 known;      /* a task waits, or the running one stays: `first` is valid */
+	u8 spare;      /* a vCPU of a gang that is stopped as a whole waits, and may not start */
 	u16 awake;     /* number of waiting tasks that have not run since they woke */
 	u16 is_woken;  /* `woken` is valid */
 };
@@ -115,6 +116,8 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 	next = best->rank == RANK_NOT && (!best->stays || before(r->vtime, best->bound));
 	if (g.mode == GANG_RELAXED_ALL && relaxed_all_willing(&g, r, next))
 		return RANK_TARGET;
+	if (g.mode == GANG_RELAXED_ALL)
+		best->spare = 1;
 	if (g.mode == GANG_STRICT && !slot_is_open(r->now))
 		best->slot_over = 1;
 	best->again = look_again(&g, r->now);
@@ -173,6 +176,32 @@ static inline u16 interrupts_woken(struct task_ctx *t, struct gang_choice *best)
 	       before(best->bound + knobs.wakeup_gran, best->vtime);
 }
 
+/*
+ * No task that waits for `cpu` may start, so that it would idle. It tells each gang whose stopped
+ * members wait there that it is to be had (gang_relaxed.h), until one goes on. vCPUs of other
+ * stopped gangs do not count: else two gangs would keep each other waiting. Returns 1 if one goes
+ * on.
+ */
+CALLED u32 spare_for_stopped(s32 cpu, u64 now)
+{
+	struct task_struct *p;
+	u32 goes_on = 0;
+
+	for_each_queued (p, cpu) {
+		struct ranked r = {.cpu = cpu, .now = now};
+		struct gang g;
+
+		look_at_ranked(p, &r);
+		g = gang_in(r.vm);
+		if (!g.vm || !g.conf || !g.ctx || g.mode != GANG_RELAXED_ALL)
+			continue;
+		goes_on = relaxed_all_spares(&g, &r);
+		if (goes_on)
+			break;
+	}
+	return goes_on;
+}
+
 /* Which of the tasks that wait for `cpu` should run next? Returns best->id. */
 CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 {
@@ -189,6 +218,7 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 	best->awake = 0;
 	best->is_woken = best->stays == STAYS_WOKEN;
 	best->woken = best->bound;
+	best->spare = 0;
 	for_each_queued (p, cpu) {
 		struct ranked r = {.cpu = cpu, .now = best->now};
 		u32 rank;

@@ -31,11 +31,11 @@
  * Entitlement comes first ("the ratio of the consumed CPU resources to the entitlement is used as
  * the priority of the world", "The CPU Scheduler in VMware vSphere 5.1"): in mode relaxed (ESX 4),
  * a call does not count for a vCPU that is ahead of a task that waits. And a vCPU that moves to
- * another pCPU keeps its virtual time, by what the clocks of both pCPUs say, within a slice of the
- * new clock. Otherwise nothing would be left of a lead: stopped siblings leave pCPUs to those that
- * lag, which start there out of turn and advance the clock, and the next one would come from there
- * to a pCPU where another task runs as if it had had no time at all. With slices of 50 ms, one vCPU
- * beside a VM of four had 0.34 of a pCPU, where each is owed 0.8.
+ * another pCPU keeps its virtual time, by what the clocks of both pCPUs say, within a slice of its
+ * own of the new clock. Otherwise nothing would be left of a lead: stopped siblings leave pCPUs to
+ * those that lag, which start there out of turn and advance the clock, and the next one would come
+ * from there to a pCPU where another task runs as if it had had no time at all. With slices of 50
+ * ms, one vCPU beside a VM of four had 0.34 of a pCPU, where each is owed 0.8.
  *
  * A vCPU that wakes up is not ahead of the slowest by more than `resume`: the lead that it gained
  * while halted is no progress that its siblings had a part in (our reading; the papers do not say).
@@ -144,16 +144,19 @@ static inline void relaxed_leave(struct task_ctx *t)
 }
 
 /*
- * `t`, which is ready, comes to `c` with virtual time `vtime`, and keeps it within a slice of the
- * clock there.
+ * `t`, which is ready, comes to `c` with virtual time `vtime`, and keeps it within a slice of its
+ * own of the clock there; of a lead also what calls are granted (call_lead() in gang_pick.h). A
+ * slice of the task that runs there would be next to nothing where that one weighs much: all that
+ * others owe it would be forgotten whenever they come.
  */
 static inline void relaxed_moved(struct task_ctx *t, struct cpu_ctx *c, u64 vtime)
 {
 	u64 here = shared(c->vnow);
-	u64 turn = fair_cost(knobs.slice, shared(c->cur_rate));
+	u64 turn = fair_cost(knobs.slice, fair_own_rate(t->load));
+	u64 most = here + turn + knobs.wakeup_gran;
 
 	vtime = later(vtime, here - turn);
-	t->vtime = before(here + turn, vtime) ? here + turn : vtime;
+	t->vtime = before(most, vtime) ? most : vtime;
 }
 
 /* A member that was stopped may go on; its time stopped counts until `end` only. */
@@ -373,7 +376,7 @@ static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
  * other pCPU, from which it takes a vCPU that lags. If all other pCPUs where members wait have
  * agreed in this epoch, the gang goes on: true.
  */
-static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
+INLINED bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
 {
 	u32 epoch = shared(g->ctx->epoch);
 	bool all = true;
@@ -400,27 +403,23 @@ static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 
 	return true;
 }
 
-/* Are all tasks on `cpu` members of the gang? */
-static inline bool gang_is_alone(struct gang *g, s32 cpu)
+/* Is this member stopped on its own, because it is ahead of those that lag? */
+static inline bool relaxed_is_ahead(struct gang *g, struct gang_vcpu *v, u64 now)
 {
-	struct cpu_ctx *c = cpu_at(cpu);
-	u64 nr = c ? shared(c->nr) : 0;
-
-	return nr == gang_here(g, cpu);
+	return shared(v->stopped) && lead_of(g, v, now) >= shared(g->conf->resume);
 }
 
 /*
  * The member behind `r` waits while its gang is stopped; `next`: it would run next on its pCPU. The
- * gang goes on if all members that lag are next, each on its own pCPU or on one that would idle; a
- * member that is ahead does not keep them waiting. Returns true if the gang goes on and this member
- * with it.
+ * gang goes on if all members that lag are next, each on its own pCPU or on one that would idle
+ * (relaxed_all_spares()); a member that is ahead does not keep them waiting. Returns true if the
+ * gang goes on and this member with it.
  */
 static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool next)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, r->member);
-	bool ahead = v && shared(v->stopped) && lead_of(g, v, r->now) >= shared(g->conf->resume);
+	bool ahead = v && relaxed_is_ahead(g, v, r->now);
 	u64 stopped = shared(g->ctx->stopped);
-	bool spare;
 
 	if (!stopped)
 		return false;
@@ -432,8 +431,21 @@ static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool ne
 		relaxed_release(v, before(stopped, r->now) ? stopped : r->now);
 	if (!ahead && !next)
 		return false;
-	spare = ahead && next && gang_is_alone(g, r->cpu);
-	return relaxed_all_goes_on(g, r->cpu, spare, r->now) && !ahead;
+	return relaxed_all_goes_on(g, r->cpu, false, r->now) && !ahead;
+}
+
+/*
+ * No task may start on the pCPU where the member behind `r` waits, whoever's they are. If its gang
+ * is stopped and the member is ahead, the pCPU may take one that lags: true if the gang goes on for
+ * that.
+ */
+static inline bool relaxed_all_spares(struct gang *g, struct ranked *r)
+{
+	struct gang_vcpu *v = gang_member(g->ctx, r->member);
+
+	if (!v || !shared(g->ctx->stopped) || !relaxed_is_ahead(g, v, r->now))
+		return false;
+	return relaxed_all_goes_on(g, r->cpu, true, r->now);
 }
 
 static inline u32 relaxed_all_rank(struct gang *g, struct ranked *r)

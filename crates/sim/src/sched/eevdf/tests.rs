@@ -290,6 +290,24 @@ fn the_odd_hog_goes_round() {
     assert!(migrations > 20, "{migrations}");
 }
 
+/// Four equal hogs share the three pCPUs that one of ten times their weight leaves: the mean load of the four pCPUs is
+/// more than two of them have together.
+#[test]
+fn equals_take_turns_beside_a_heavy_hog() {
+    for name in EevdfParams::PRESETS {
+        let params = host("1n1l4c1t", 250);
+        let equals = (0..4).map(|_| Job::hog());
+        let hogs = [Job::hog().weight(1000)].into_iter().chain(equals);
+        let load = Jobs::new(hogs.collect(), 1);
+        let sched = eevdf(name, &params);
+        let (outcome, _) = run(&params, sched, load, 5 * SEC, 65 * SEC);
+        let shares = run_shares(&outcome);
+        println!("{name}: shares {shares:.3?}");
+        let even = shares[1..].iter().all(|share| (0.65..0.85).contains(share));
+        assert!(even && shares[0] > 0.99, "{name}: {shares:?}");
+    }
+}
+
 /// Three hogs on two pCPUs, and two tasks that wake up for 50 us every few seconds and owe when they go back
 /// to sleep: as soon as they have no debt any more they are no weight either, and balancing goes on.
 #[test]

@@ -187,11 +187,20 @@ fn amount(
     if own.state == State::Spare {
         return Some(amount_for_spare(own, busiest, level, (idle, spreads)));
     }
-    if own.mean() >= mean || own.mean() >= busiest.mean() || busiest.mean() <= mean {
+    if own.mean() >= mean || own.mean() >= busiest.mean() {
         return None;
     }
-    let load = ((busiest.mean() - mean) * busiest.size).min((mean - own.mean()) * own.size);
-    Some(Amount::Load(load))
+    Some(Amount::Load(load_to_take(own, busiest, mean)))
+}
+
+/// How much the own group lacks, and no more than the other one has too much. One that has less than the mean
+/// itself, as beside a heavy task elsewhere, sets no bound: the kernel's difference is unsigned and wraps round.
+fn load_to_take(own: &Group, busiest: &Group, mean: u64) -> u64 {
+    let lacks = (mean - own.mean()) * own.size;
+    match busiest.mean().checked_sub(mean) {
+        Some(more) => lacks.min(more * busiest.size),
+        None => lacks,
+    }
 }
 
 /// The own group has room.
@@ -238,6 +247,32 @@ mod tests {
             Amount::Tasks(n) => n,
             other => panic!("{other:?}"),
         })
+    }
+
+    /// One task is on each of pCPUs 0, 2 and 3, two are on pCPU 1; all weigh the same but the one on pCPU 3: how much
+    /// load does pCPU 0 want?
+    fn wants_beside(heavy: u64) -> Option<Amount> {
+        let params = host("1n1l4c1t", 1000);
+        let mut cfs = fair(CfsParams::preset("5.x", 4).unwrap(), &params);
+        for (cpu, nr, load) in [(0, 1, 100), (1, 2, 200), (2, 1, 100), (3, 1, heavy)] {
+            let rq = cfs.books.rq_mut(PcpuId(cpu));
+            (rq.nr, rq.load.value, rq.util.value) = (nr, load, FULL);
+            rq.runnable.value = u64::from(nr) * FULL;
+        }
+        let level = cfs.domains.level(0).unwrap();
+        let busiest = cfs.busiest_by_kind(PcpuId(0), &level, Idle::No, &PcpuSet::default())?;
+        assert_eq!(busiest.group, 1..2);
+        Some(busiest.amount)
+    }
+
+    #[test]
+    fn a_heavy_task_elsewhere_keeps_equals_from_nothing() {
+        // The mean is 125: neither is to be above it, nor below.
+        assert_eq!(wants_beside(100), Some(Amount::Load(25)));
+        // It is 350, which neither of them comes near.
+        assert_eq!(wants_beside(1000), Some(Amount::Load(250)));
+        // It is 200, which pCPU 1 has.
+        assert_eq!(wants_beside(400), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Relaxed co-scheduling (VMware ESX): how far vCPUs drift apart, and what stopping the one ahead costs others.
 
-use super::{from, hogs, of_task, placed_with_slice, starts};
+use super::{from, hogs, of_task, placed, placed_with_slice, starts};
 use crate::testing::{Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC};
 use corun_model::{Gang, PcpuId, Skew, TaskId};
@@ -138,6 +138,39 @@ fn relaxed_leaves_others_their_share() {
             assert!(has, "{sizes:?}, {slice} ms: {shares:?}, owed {fair}");
         }
     }
+}
+
+/// One VM of a heavy vCPU and two of four, on four pCPUs; what each vCPU has, and what idles.
+fn beside_a_heavy_vcpu(gang: Gang, weight: u32) -> (Vec<f64>, f64) {
+    let params = host("1n1l4c1t", 1000);
+    let heavy = from(MS, 0, 0).weight(weight);
+    let light = (0..4).map(|n| from(MS, 1, n).weight(25));
+    let middle = (0..4).map(|n| from(MS, 2, n).weight(50));
+    let jobs = [heavy].into_iter().chain(light).chain(middle).collect();
+    let load = Jobs::new(jobs, 1);
+    let (outcome, _) = run(&params, placed(&params, gang), load, SEC, 21 * SEC);
+    (run_shares(&outcome), outcome.idle_share)
+}
+
+/// What vCPUs of other gangs owe a heavy one is not forgotten when they come to its pCPU.
+#[test]
+fn relaxed_leaves_a_heavy_vcpu_its_share() {
+    for weight in [400, 1000] {
+        let (without, _) = beside_a_heavy_vcpu(Gang::None, weight);
+        let (shares, _) = beside_a_heavy_vcpu(Gang::Relaxed(Skew::default()), weight);
+        assert!(
+            shares[0] > 0.9 * without[0],
+            "weight {weight}: {shares:?}, {without:?} without a gang"
+        );
+    }
+}
+
+/// vCPUs of another stopped gang do not keep a pCPU that would idle from one that could go on there: else two
+/// gangs would wait for each other.
+#[test]
+fn relaxed_all_gangs_do_not_block_each_other() {
+    let (shares, idle) = beside_a_heavy_vcpu(Gang::RelaxedAll(Skew::default()), 400);
+    assert!(idle < 0.2, "idle {idle}: {shares:?}");
 }
 
 /// A vCPU that is stopped by itself, and then with its gang, is stopped once.

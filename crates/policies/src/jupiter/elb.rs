@@ -128,9 +128,9 @@ pub(super) struct Bank {
 }
 
 impl VmUse {
-    /// The same, by what it is entitled to in the next period.
-    pub fn entitled_next_to(self, entitled: Nanos) -> Self {
-        Self { entitled, ..self }
+    /// From here on it counts by what it is entitled to in the next period.
+    pub fn is_next_entitled_to(&mut self, entitled: Nanos) {
+        self.entitled = entitled;
     }
 
     /// Could it use more than it is entitled to?
@@ -282,7 +282,7 @@ impl Bank {
     }
 
     /// Who lends to whom in the next period, of those `vms` that the last one was closed with, and who repays: by what they are
-    /// [entitled to in it](VmUse::entitled_next_to). Returns what each of them has then.
+    /// [entitled to in it](VmUse::is_next_entitled_to). Returns what each of them has then.
     pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> Vec<Nanos> {
         let mut terms = vec![Terms::default(); vms.len()];
         let mut burden = self.sums_owed(|(_, borrower)| *borrower);

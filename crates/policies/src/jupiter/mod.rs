@@ -169,7 +169,7 @@ impl Jupiter {
     fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[Nanos]) -> Vec<Nanos> {
         let on = (self.vms.iter().zip(shares)).filter(|(known, _)| known.is_on());
         for (uses, (_, share)) in uses.iter_mut().zip(on) {
-            *uses = uses.entitled_next_to(*share);
+            uses.is_next_entitled_to(*share);
         }
         let mut agreed = self.bank.agree(&uses, &self.params).into_iter();
         let has = |(known, share): (&Vm, &Nanos)| match known.is_on() {

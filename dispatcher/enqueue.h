@@ -32,7 +32,8 @@
  */
 RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ahead)
 {
-	u64 turns = fair_cost(2 * slice_of(p), fair_rate(p, t));
+	u64 rate = fair_rate(p, t);
+	u64 turns = fair_cost(2 * slice_of(p), rate);
 
 	if (ahead < turns)
 		ahead = turns;

@@ -406,7 +406,9 @@ INLINED bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
 /* Is this member stopped on its own, because it is ahead of those that lag? */
 static inline bool relaxed_is_ahead(struct gang *g, struct gang_vcpu *v, u64 now)
 {
-	return shared(v->stopped) && lead_of(g, v, now) >= shared(g->conf->resume);
+	u64 lead = shared(v->stopped) ? lead_of(g, v, now) : 0;
+
+	return lead && lead >= shared(g->conf->resume);
 }
 
 /*

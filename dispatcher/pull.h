@@ -39,9 +39,9 @@
 static inline bool stacking_no_worse(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct vm_ctx *vm = vm_of(t);
+	u32 room = vm ? room_of(p) : 0;
 
-	return vm && shared(vm->vcpus) > room_of(p) &&
-	       siblings_at(t, cpu) <= siblings_at(t, t->cpu);
+	return vm && shared(vm->vcpus) > room && siblings_at(t, cpu) <= siblings_at(t, t->cpu);
 }
 
 /* Does placement keep siblings apart? */

@@ -128,8 +128,11 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		return;
 	}
 	/* Nothing is there to choose between. As with each turn, the clock advances. */
-	if (shared(c->runs))
-		store(c->vnow, later(shared(c->vnow), fair_current(c, now)));
+	if (shared(c->runs)) {
+		u64 vtime = fair_current(c, now);
+
+		store(c->vnow, later(shared(c->vnow), vtime));
+	}
 	look_in(c, cpu, gang_timer(knobs.slice, c), now);
 }
 

@@ -84,7 +84,7 @@ fn relaxed_leaves_no_pcpu_to_a_stopped_vcpu() {
     let relaxed = Gang::Relaxed(Skew::default());
     let all = Gang::RelaxedAll(Skew::default());
     for (gang, slice, most) in [
-        (relaxed, 3, 0.03),
+        (relaxed, 3, 0.05),
         (relaxed, 50, 0.02),
         (all, 3, 0.2),
         (all, 50, 0.25),

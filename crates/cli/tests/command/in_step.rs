@@ -47,7 +47,9 @@ fn vcpus_that_compute_run_together_by_chance() {
     }
     let silent = ["host.housekeeping=0", "run.stagger=\"0us\""];
     for run in runs(&place, &silent) {
-        assert!(together(&run) > 0.99, "{run}");
+        // The dispatcher's pCPUs look at each other by no pattern (dispatcher/pull.h), so that they do not stay in step.
+        let stays = run["policy"] != "balance";
+        assert_eq!(together(&run) > 0.99, stays, "{run}");
     }
 }
 

@@ -65,7 +65,8 @@ fn period(case: &Case) -> f64 {
 
 /// A vCPU that runs before the lock's holder does waits for its next turn: a runqueue's period. That
 /// is the long wait, and none is longer but by what is left of the slice in which the vCPU came to the
-/// lock, and a tick. (At first the limit was a period and a tick; at 2 tasks the dispatcher exceeded it.)
+/// lock, and a tick; where pCPUs are out of step, it is a little shorter. (At first the limit was a period and a tick; at
+/// 2 tasks the dispatcher exceeded it.)
 #[test]
 fn long_waits_are_a_period() {
     for case in &*CASES {
@@ -73,7 +74,7 @@ fn long_waits_are_a_period() {
         let period = period(case);
         let limit = period + period / f64::from(case.queue) + 1.0;
         let about = format!("{}, {}: {most}", case.queue, case.policy);
-        assert!((0.9 * period..limit).contains(&most), "{about}");
+        assert!((0.8 * period..limit).contains(&most), "{about}");
     }
 }
 

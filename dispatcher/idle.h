@@ -70,9 +70,9 @@ RARE void call_other(struct task_struct *p, s32 cpu)
 	}
 	if (best == NO_PCPU)
 		return;
-	if (answers(best))
-		kick(best, KICK_IDLE);
-	else
+	/* One that is about to idle does not answer yet, but comes. */
+	kick(best, KICK_IDLE);
+	if (!answers(best))
 		call_any(p, cpu);
 }
 

@@ -40,8 +40,12 @@ static inline bool stacking_no_worse(struct task_struct *p, struct task_ctx *t, 
 {
 	struct vm_ctx *vm = vm_of(t);
 	u32 room = vm ? room_of(p) : 0;
+	u32 there;
 
-	return vm && shared(vm->vcpus) > room && siblings_at(t, cpu) <= siblings_at(t, t->cpu);
+	if (!vm || shared(vm->vcpus) <= room)
+		return false;
+	there = siblings_at(t, cpu);
+	return there <= siblings_at(t, t->cpu);
 }
 
 /* Does placement keep siblings apart? */

@@ -28,20 +28,12 @@
 /* How often a pCPU looks, ns. */
 #define STARVE_LOOK 100000000ull
 
-/* What rescue_from() has done: nothing; it dispatched a task; one that starts out of turn. */
-#define RESCUED_NONE 0u
-#define RESCUED 1u
-#define RESCUED_AHEAD 2u
-
-/*
- * Dispatches on `cpu` the first task in the queue of `from` that has been ready for too long.
- * Returns RESCUED_*.
- */
-RARE u32 rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
+/* Dispatches on `cpu` the first task in the queue of `from` that has been ready for too long. */
+RARE bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 {
 	ROOM_FOR_COPY(t, cpu);
 	struct task_struct *p;
-	u32 rescued = RESCUED_NONE;
+	bool rescued = false;
 
 	for_each_queued (p, from) {
 		if (!look_at(p, t) || !before(t->since + STARVE_LIMIT, now) || !allowed(p, cpu) ||
@@ -49,9 +41,8 @@ RARE u32 rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 			continue;
 		if (from != cpu)
 			announce(t, c, cpu, id_of(p));
-		if (move_queued(p, cpu))
-			rescued = before(shared(c->vnow), t->vtime) ? RESCUED_AHEAD : RESCUED;
-		else if (from != cpu)
+		rescued = move_queued(p, cpu);
+		if (!rescued && from != cpu)
 			forget_incoming(c, cpu);
 		break;
 	}
@@ -86,7 +77,7 @@ RARE s32 unresponsive(s32 cpu, u64 now)
 RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 {
 	u64 now = now_ns();
-	u32 rescued;
+	bool rescued;
 	s32 from;
 
 	store(c->tick, at);
@@ -99,16 +90,12 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 		from = unresponsive(cpu, now);
 	if (from != NO_PCPU)
 		rescued = rescue_from(from, cpu, c, now);
-	/*
-	 * There may be more of them, and the turn of this one is short (is_rescued()): dispatch
-	 * looks again when it is over. Where tasks wait for so long because turns are long and
-	 * many, each has a whole one, and others go first meanwhile.
-	 */
-	if (rescued == RESCUED_AHEAD) {
+	if (rescued) {
+		/* There may be more of them: dispatch looks again when this one's turn is over. */
 		store(c->rescued_at, now - STARVE_LOOK);
 		store(c->tick, at - 1);
 	}
-	return rescued != RESCUED_NONE;
+	return rescued;
 }
 
 /*

@@ -10,8 +10,8 @@
  *
  * Each pCPU has a clock, the highest virtual time that has started there. What a task may carry to
  * another pCPU, or through a wait, is clamped around that clock on both sides: no task hoards time
- * by waiting, a task that comes with an advance is not locked out, and it does not push the clock
- * so far that tasks which wake after it are.
+ * by waiting, a task that comes with an advance is not locked out for longer than two of its turns
+ * cost (enqueue.h), and it does not push the clock so far that tasks which wake after it are.
  */
 #ifndef CORUN_FAIR_H
 #define CORUN_FAIR_H

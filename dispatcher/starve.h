@@ -28,12 +28,22 @@
 /* How often a pCPU looks, ns. */
 #define STARVE_LOOK 100000000ull
 
-/* Dispatches on `cpu` the first task in the queue of `from` that has been ready for too long. */
-RARE bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
+/* What rescue_from() has done: nothing; dispatched a task; one that starts out of turn. */
+#define RESCUED_NONE 0u
+#define RESCUED 1u
+#define RESCUED_AHEAD 2u
+
+/*
+ * Dispatches on `cpu` the first task in the queue of `from` that has been ready for too long.
+ * Returns RESCUED_*.
+ */
+RARE u32 rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 {
+	struct cpu_ctx *where = cpu_at(from);
+	u64 clock = where ? shared(where->vnow) : 0;
 	ROOM_FOR_COPY(t, cpu);
+	u32 rescued = RESCUED_NONE;
 	struct task_struct *p;
-	bool rescued = false;
 
 	for_each_queued (p, from) {
 		if (!look_at(p, t) || !before(t->since + STARVE_LIMIT, now) || !allowed(p, cpu) ||
@@ -41,9 +51,12 @@ RARE bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 			continue;
 		if (from != cpu)
 			announce(t, c, cpu, id_of(p));
-		rescued = move_queued(p, cpu);
-		if (!rescued && from != cpu)
-			forget_incoming(c, cpu);
+		rescued = before(clock, vtime_of(p)) ? RESCUED_AHEAD : RESCUED;
+		if (!move_queued(p, cpu)) {
+			rescued = RESCUED_NONE;
+			if (from != cpu)
+				forget_incoming(c, cpu);
+		}
 		break;
 	}
 	return rescued;
@@ -77,7 +90,7 @@ RARE s32 unresponsive(s32 cpu, u64 now)
 RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 {
 	u64 now = now_ns();
-	bool rescued;
+	u32 rescued;
 	s32 from;
 
 	store(c->tick, at);
@@ -90,12 +103,16 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 		from = unresponsive(cpu, now);
 	if (from != NO_PCPU)
 		rescued = rescue_from(from, cpu, c, now);
-	if (rescued) {
-		/* There may be more of them: dispatch looks again when this one's turn is over. */
+	/*
+	 * There may be more of them, and the turn of this one is short (is_rescued()): dispatch
+	 * looks again when it is over. Where tasks wait for so long because turns are long and
+	 * many, each has a whole one, and dispatch goes on as usual meanwhile.
+	 */
+	if (rescued == RESCUED_AHEAD) {
 		store(c->rescued_at, now - STARVE_LOOK);
 		store(c->tick, at - 1);
 	}
-	return rescued;
+	return rescued != RESCUED_NONE;
 }
 
 /*

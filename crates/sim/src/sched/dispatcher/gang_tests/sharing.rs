@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What gangs leave to others: under every mode each vCPU has its share, and none starves.
 
-use super::{from, gangs, hogs, placed, starts};
+use super::{from, gangs, hogs, placed, placed_with_slice, starts};
 use crate::host::Totals;
 use crate::load::{Pattern, Patterns};
 use crate::sched::dispatcher::tests::{number, pattern, run_gangs};
@@ -10,6 +10,24 @@ use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Boost, Gang, Placement, Skew, Slots};
 use proptest::prelude::*;
+
+/// Turns so long and so many that each of them waits for longer than a second: they do not starve, and whoever wakes
+/// and is owed more than they does not wait behind them.
+#[test]
+fn turns_that_take_long_to_come_round_keep_nobody_from_waking() {
+    let wakes = Does::Cycles {
+        work: 100 * US,
+        sleep: 50 * MS,
+        spread: 50,
+    };
+    let mut jobs = vec![Job::new(wakes).vcpu(0, 0)];
+    jobs.extend((1..41).map(|vm| Job::hog().vcpu(vm, 0)));
+    let params = host("1n1l1c1t", 1000);
+    let sched = placed_with_slice(&params, Gang::Dynamic, 50 * MS);
+    let (outcome, _) = run(&params, sched, Jobs::new(jobs, 1), 2 * SEC, 20 * SEC);
+    let most = outcome.vms[0].ready_waits.max();
+    assert!(most < 100 * MS, "{most} ns");
+}
 
 /// What the vCPUs of `vms` VMs of `vcpus` hogs each get of a pCPU, and what idles of the host.
 fn shares_of_hogs(gang: Gang, pcpus: u32, vms: u32, vcpus: u32) -> (Vec<f64>, f64) {

@@ -86,7 +86,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	if (woke)
 		gang_woken_one(t, now);
 	wait = c ? quota_out(t, now) : 0;
-	if (wait)
+	if (wait && !park_is_over(t, now))
 		park(p, t, wait, now, enq_flags);
 	else if (c)
 		enqueue_at(p, t, c, now, enq_flags);
@@ -183,6 +183,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	t->woken = 0;
 	t->queued = 0;
 	t->charged = now;
+	t->parked_since = 0;
 	t->sum.switches++;
 	if (t->last_cpu != cpu)
 		started_elsewhere(t, c, cpu, now);
@@ -240,8 +241,11 @@ static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
 	s32 cpu = t->cpu;
 	struct cpu_ctx *c = cpu_at(cpu);
 
-	if (c)
+	if (c) {
 		store(c->runs, 0);
+		if (shared(c->nr) == 1)
+			fair_clock_idles(t, c);
+	}
 	leave(t);
 	hold_begin(p, t, cpu, now);
 	turn_to(t, TASK_WAITING, now);

@@ -117,6 +117,12 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 	looks = !t->rest && balance_is_due(c, now);
 	if (looks && pull_busy(cpu, 0, now))
 		return;
+	/* For a move that fails the kernel unlocks the runqueue: a task that woke may have been
+	 * given this pCPU meanwhile (may_hand_over()). */
+	if (looks && !shared(c->runs)) {
+		t->over |= TURN_OVER;
+		return;
+	}
 	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
 	if (stays && t->rest && with_micro()) {

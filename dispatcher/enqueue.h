@@ -185,7 +185,11 @@ static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 	return is_settled(t) && still_admitted(p, t, false);
 }
 
-/* A quota of `t` is used up for another `wait` ns: until then it counts as not wanting to run. */
+/*
+ * A quota of `t` is used up for another `wait` ns: until then it counts as not wanting to run. If
+ * the kernel only takes it out of the queue to change it, as anybody may do any number of times, it
+ * has been parked since it was first.
+ */
 RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64 enq_flags)
 {
 	s32 here = this_cpu();
@@ -198,7 +202,12 @@ RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64
 	t->fresh = FRESH;
 	leave(t);
 	enter(t, TASK_THROTTLED, now);
-	insert(p, parking_of(here), kernel_slice(slice_of(p)), t->vtime, enq_flags);
+	if (!t->parked_since)
+		t->parked_since = now;
+	if (before(t->parked_since + PARK_MAX, now + wait))
+		wait = t->parked_since + PARK_MAX - now;
+	/* The parked are in order of when they are looked at next. */
+	insert(p, parking_of(here), kernel_slice(slice_of(p)), now + wait, enq_flags);
 	if (c)
 		release_in(c, here, wait, now);
 }

@@ -20,8 +20,6 @@
 #include "platform/platform.h"
 #include "vm.h"
 
-/* Rates are fixed-point: RATE_ONE means that virtual time grows as time does. */
-#define RATE_ONE 1024u
 /* Bounds that keep every product below 2^63: no run is charged at a higher rate than this … */
 #define RATE_MAX (RATE_ONE << 14)
 /* … and no more than this at once, ns. */
@@ -179,6 +177,15 @@ static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate,
 	store(cpu->cur_vtime, vtime);
 	store(cpu->cur_since, now);
 	store(cpu->cur_rate, rate);
+}
+
+/*
+ * `t`, charged up to now, was the last task of `cpu`, and leaves: the clock catches up with it.
+ * What it ran there was nobody else's, so that it owes nothing when it is back, however soon.
+ */
+static inline void fair_clock_idles(struct task_ctx *t, struct cpu_ctx *cpu)
+{
+	store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
 }
 
 /* The virtual time of the task that runs on `cpu`, at `now`. */

@@ -18,7 +18,7 @@
  * queue.
  *
  * A quota is not a way to stop a task for good: after PARK_MAX it has a short turn all the same, or
- * sched_ext's watchdog would take it for forgotten.
+ * sched_ext's watchdog would take it for forgotten, which sees it as ready all the time.
  */
 #ifndef CORUN_QUOTA_H
 #define CORUN_QUOTA_H
@@ -33,7 +33,7 @@
 #define QUOTA_TURN 5000000ull
 /* Longest time parked, ns. */
 #define PARK_MAX (WATCHDOG / 5 * 2)
-/* How many tasks one timer releases at most; the rest follow a moment later. */
+/* How many tasks one timer looks at at most; the rest follow a moment later. */
 #define RELEASE_MOST 128
 /*
  * A timer that is so late, ns, was never started, for which kernels may lack the memory. One that
@@ -293,8 +293,15 @@ static inline void release_in(struct cpu_ctx *c, s32 cpu, u64 wait, u64 now)
 	start_release_timer(cpu, wait);
 }
 
+/* Has `t` been parked for as long as a task may be? */
+static inline bool park_is_over(struct task_ctx *t, u64 now)
+{
+	return t->parked_since && !before(now, t->parked_since + PARK_MAX);
+}
+
 /* What other callbacks may know of a parked task. */
 struct parked {
+	u64 vtime;
 	u64 since;
 	u32 group;
 	s32 to;	    /* pCPU where it is to be queued */
@@ -310,7 +317,8 @@ static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
 
 	if (!t)
 		return false;
-	parked->since = shared(t->since);
+	parked->vtime = shared(t->vtime);
+	parked->since = shared(t->parked_since);
 	parked->group = shared(t->group);
 	parked->to = (s32)shared(t->parked_for);
 	parked->vm = shared(t->vm);
@@ -395,7 +403,7 @@ static inline u64 place_again(struct cpu_ctx *c, u64 vtime)
 	return later(vtime, earliest);
 }
 
-/* In how many ns the tasks that stay parked must be checked again; 0: none stays. */
+/* In how many ns the first of the tasks that stay parked is due; 0: none stays. */
 struct again {
 	u64 wait;
 };
@@ -412,40 +420,46 @@ static inline u64 parked_for(struct parked *parked, u64 now)
 }
 
 /*
- * Queues again the first task parked on `cpu` that has something left; false if there is none. Not
- * CALLED: on its own the verifier would check it as part of corun_init, which may sleep.
+ * Looks at the task parked on `cpu` that is due first. It is queued again if it has something left,
+ * else parked on behind those that are due before it: so none is passed over again and again. False
+ * if none is due yet. Not CALLED: on its own the verifier would check it as part of corun_init,
+ * which may sleep.
  */
 static inline bool release_one(s32 cpu, u64 now, struct again *again)
 {
 	struct task_struct *p;
-	bool released = false;
+	bool moved = false;
 
 	again->wait = 0;
 	for_each_queued (p, parking_of(cpu)) {
 		struct parked parked = {};
+		u64 due = queued_vtime(p);
 		struct cpu_ctx *to;
-		u64 wait, vtime;
+		u64 wait;
 
+		if (before(now, due)) {
+			again->wait = due - now;
+			break;
+		}
 		if (!look_at_parked(p, &parked))
 			continue;
 		wait = parked_for(&parked, now);
 		if (wait) {
-			again->wait = !again->wait || wait < again->wait ? wait : again->wait;
-			continue;
+			moved = requeue(p, parking_of(cpu), now + wait);
+			break;
 		}
 		to = cpu_at(parked.to);
 		if (!to)
 			continue;
-		vtime = queued_vtime(p);
 		release_begins(p, &parked);
-		released = requeue(p, parked.to, place_again(to, vtime));
-		if (released)
+		moved = requeue(p, parked.to, place_again(to, parked.vtime));
+		if (moved)
 			call_idle(p, parked.to);
 		else
 			release_failed(p, &parked);
 		break;
 	}
-	return released;
+	return moved;
 }
 
 /* Queues again the tasks parked on `cpu` that have something left. */

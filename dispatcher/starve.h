@@ -4,11 +4,12 @@
  * its core-scheduling cookie keeps it off that core does it have to wait, until the vCPU that runs
  * there cedes the core at the end of its turn (cookie.h).
  *
- * Two things could keep a task waiting for longer than sched_ext's watchdog allows:
+ * Three things could keep a task waiting for longer than sched_ext's watchdog allows:
  *
  * - extreme weights (1 against 10000). A task that is rescued without being owed anything has a
  *   turn as short as turns can be, which is enough for the watchdog. A whole slice for each would
  *   be several times what light VMs are owed, all the more with many of them and with long slices;
+ * - turns of so many equals that a round of them takes that long: 200 of 30 ms each;
  * - a pCPU that stops scheduling, because firmware or a hypervisor below holds it. Then other pCPUs
  *   take the tasks that starve in its queue, wherever placement wanted them.
  *
@@ -25,6 +26,8 @@
 
 /* How long a task may stay ready, ns. */
 #define STARVE_LIMIT (WATCHDOG / 5)
+/* How long at most, whatever order says, ns: the guard of VMs in packaging/host.toml has 3 s. */
+#define STARVE_LONG (WATCHDOG / 5 * 2)
 /* How often a pCPU looks, ns. */
 #define STARVE_LOOK 100000000ull
 
@@ -51,7 +54,9 @@ RARE u32 rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 			continue;
 		if (from != cpu)
 			announce(t, c, cpu, id_of(p));
-		rescued = before(clock, vtime_of(p)) ? RESCUED_AHEAD : RESCUED;
+		rescued = RESCUED;
+		if (before(t->since + STARVE_LONG, now) || before(clock, vtime_of(p)))
+			rescued = RESCUED_AHEAD;
 		if (!move_queued(p, cpu)) {
 			rescued = RESCUED_NONE;
 			if (from != cpu)
@@ -117,13 +122,16 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 
 /*
  * `t`, which has been ready for `ready` ns, starts on `c`: does it do so out of turn, because it
- * has waited for so long? A task that is ahead of the clock there has had what it is owed. It gets
- * the shortest turn, as if that were left of an interrupted one (turn.h), and as there the clock
- * does not advance with it.
+ * has waited for so long? A task that is ahead of the clock there has had what it is owed; and
+ * where equals are so many that each has waited for long (STARVE_LONG), none can have a whole turn
+ * before the others. It gets the shortest turn, as if that were left of an interrupted one
+ * (turn.h), and as there the clock does not advance with it.
  */
 static inline bool is_rescued(struct task_ctx *t, struct cpu_ctx *c, u64 ready)
 {
-	return ready > STARVE_LIMIT && t->state == TASK_READY && before(shared(c->vnow), t->vtime);
+	if (ready <= STARVE_LIMIT || t->state != TASK_READY)
+		return false;
+	return ready > STARVE_LONG || before(shared(c->vnow), t->vtime);
 }
 
 /*

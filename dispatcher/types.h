@@ -92,6 +92,9 @@ enum gang_mode {
 /* The unit of weights of cgroups, as the kernel has it: 1024 is nice 0, and cpu.weight 100. */
 #define GROUP_NEUTRAL 1024u
 
+/* Rates are fixed-point: RATE_ONE means that virtual time grows as time does. */
+#define RATE_ONE 1024u
+
 /* A vCPU's share of its VM's weight, fixed point: this is the default. */
 #define SHARE_ONE 65536u
 
@@ -202,6 +205,7 @@ struct task_ctx {
 	u32 parked_active; /* quota.h: throttled: its active_weight before that, */
 	u32 parked_weight; /* and its group_weight */
 	u64 due;	   /* micro.h: when it is due; 0: it has no micro slices */
+	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
 };
 
 /* What the policy wants for a task; written by the control loop only. */

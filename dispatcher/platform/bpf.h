@@ -502,8 +502,8 @@ static inline void raw_insert_local(struct task_struct *p, u64 slice)
 }
 
 /*
- * How far ahead of a pCPU's clock tasks without a task_ctx may be queued, ns of virtual time: for
- * tasks that often run for a moment, counting a slice each time is far too much.
+ * How far ahead of a pCPU's clock tasks without a task_ctx may be queued, in what so many ns cost
+ * there: for tasks that often run for a moment, counting a slice each time is far too much.
  */
 #define UNKNOWN_LEAD (WATCHDOG / 5)
 
@@ -517,18 +517,22 @@ RARE void insert_unknown(struct task_struct *p, u64 flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *c = cpu_at(cpu);
-	u64 now, vtime;
+	u64 now, vtime, rate, lead;
 
 	if (!c || cpu >= nr_pcpus()) {
 		dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL),
 			   knobs.slice, flags);
 		return;
 	}
+	/* Virtual time goes there as fast as for the task that has the pCPU: far slower than time,
+	 * where few tasks have many pCPUs (group.h). */
+	rate = *(volatile u64 *)&c->cur_rate;
+	lead = UNKNOWN_LEAD * rate / RATE_ONE;
 	now = *(volatile u64 *)&c->vnow;
 	vtime = (s64)(c->unknown - now) < 0 ? now : c->unknown;
-	vtime += knobs.slice;
-	if ((s64)(vtime - now) > (s64)UNKNOWN_LEAD)
-		vtime = now + UNKNOWN_LEAD;
+	vtime += knobs.slice * rate / RATE_ONE;
+	if ((s64)(vtime - now) > (s64)lead)
+		vtime = now + lead;
 	c->unknown = vtime;
 	dsq_insert_vtime(p, (u32)cpu, knobs.slice, vtime, flags);
 	scx_bpf_kick_cpu(cpu, bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_IDLE));

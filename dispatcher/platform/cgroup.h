@@ -166,7 +166,9 @@ CALLED u32 group_place_of(u64 tg)
 		u32 place = (first + i * step) % MAX_GROUPS;
 		struct group_place *at = group_place_at(place);
 
-		if (!at || __sync_val_compare_and_swap(&at->tg, 0, tg))
+		/* Read first: where the table is full, each exchange would take the line from other
+		 * CPUs. */
+		if (!at || *(volatile u64 *)&at->tg || __sync_val_compare_and_swap(&at->tg, 0, tg))
 			continue;
 		group_taken(place, at);
 		if (!bpf_map_update_elem(&group_index, &tg, &place, BPF_NOEXIST)) {

@@ -97,6 +97,7 @@ pub struct TaskCtx {
     pub parked_weight: u32,
     /// When it is due; 0: it has no micro slices.
     pub due: u64,
+    pub parked_since: u64,
 }
 
 /// `struct group_ctx`: which tasks of a cgroup want to run, and what is left of its quota.

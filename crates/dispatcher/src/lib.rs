@@ -12,6 +12,8 @@ mod layout;
 pub mod lockstep;
 mod native;
 #[cfg(test)]
+mod queued;
+#[cfg(test)]
 mod races;
 
 pub use conf::{GROUP_IDLE, GROUP_NEUTRAL, GroupConf, Knobs, PcpuConf, PoolConf, TaskConf, VmConf};

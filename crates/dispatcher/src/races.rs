@@ -477,6 +477,19 @@ fn what_others_take_of_a_quota_meanwhile_is_not_taken_twice() {
     assert_eq!(left, Some(-(SLICE_MIN as i64)));
 }
 
+/// It ran where nobody else wanted to, and owes nothing for that, however soon it is back, and however little it weighs.
+#[test]
+fn who_ran_alone_owes_nothing() {
+    let mut native = host(1);
+    native.task(0).weight = 10;
+    native.select_cpu(1_000, 0, 0, 0, None);
+    native.enqueue(1_000, 0, 0);
+    native.running(1_000, 0, 0);
+    native.stopping(50_000_000, 0, 0, false);
+    native.select_cpu(50_000_001, 0, 0, 0, None);
+    assert!(native.peek(0).ctx.vtime <= native.cpu(0).vnow);
+}
+
 /// On four pCPUs a task of a higher class has the first, whose own task has been pulled away: nothing runs or waits there,
 /// as far as the dispatcher knows. The second is busy. Another one wakes, and is placed on the first. So may be one that a
 /// task of a higher class has taken while it idled.

@@ -156,6 +156,33 @@ fn a_starving_vcpu_has_a_short_turn() {
     }
 }
 
+/// So many begin at once that a round of whole turns takes longer than the watchdog allows: 7.5 s. Nobody waits for that
+/// long, not even one that comes late and is behind all of them, and all have the same all the same.
+#[test]
+fn of_hundreds_that_begin_at_once_nobody_starves() {
+    let params = DispatcherParams {
+        slice: 30 * MS,
+        ..DispatcherParams::default()
+    };
+    let late = Job::new(Does::Cycles {
+        work: MS,
+        sleep: SEC,
+        spread: 0,
+    });
+    let hogs = (0..250).map(|n| Job::hog().vcpu(n, 0));
+    let jobs = Jobs::new(hogs.chain([late.vcpu(250, 0)]).collect(), 1);
+    let host = host("1n1l1c1t", 1000);
+    let sched = Dispatcher::new(params, &host);
+    let (outcome, _) = run(&host, sched, jobs, 0, 60 * SEC);
+    let longest = outcome.vms.iter().map(|vm| vm.ready_waits.max()).max();
+    assert!(longest < Some(3 * SEC), "{longest:?} ns");
+    let shares = run_shares(&outcome);
+    // Each has had some eight turns.
+    for share in &shares[..250] {
+        assert!((share * 250.0 - 1.0).abs() < 0.15, "{share}");
+    }
+}
+
 /// A task that waits for more than a second because slices are as long, and is next by fair order,
 /// has its slice, perhaps after a short turn.
 #[test]

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What becomes of tasks in queues, callback by callback: those that are parked for a quota, and those that other CPUs
+//! move meanwhile.
+
+use crate::conf::{GroupConf, Knobs};
+use crate::layout::{CpuCtx, MAX_PCPUS, TaskStruct};
+use crate::native::{Kick, Native, Services};
+use corun_model::time::{MS, SEC};
+use corun_model::{Nanos, PcpuId, PcpuSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The queue of the tasks that are parked on pCPU 0.
+const PARKED: u64 = MAX_PCPUS as u64;
+
+/// Queues in order of virtual time, of equals the one that came first.
+#[derive(Default)]
+struct Host {
+    queues: BTreeMap<u64, BTreeSet<(u64, u64, usize)>>,
+    /// Where each task is in them.
+    places: BTreeMap<usize, (u64, u64, u64)>,
+    arrivals: u64,
+    /// How many tasks were looked at in queues.
+    looked_at: usize,
+    /// How long the last timer that was started takes.
+    delay: Nanos,
+    /// Tasks that got another slice.
+    kept: Vec<usize>,
+    /// A move fails, since the runqueue is unlocked for it: what else happens then, to the books of pCPU 0.
+    unlocked: Option<fn(&mut CpuCtx)>,
+    books: Option<*mut CpuCtx>,
+}
+
+impl Host {
+    fn put(&mut self, task: usize, queue: u64, vtime: u64) {
+        self.take(task);
+        self.arrivals += 1;
+        let place = (vtime, self.arrivals, task);
+        self.queues.entry(queue).or_default().insert(place);
+        self.places.insert(task, (queue, vtime, self.arrivals));
+    }
+
+    fn take(&mut self, task: usize) -> bool {
+        let Some((queue, vtime, arrival)) = self.places.remove(&task) else {
+            return false;
+        };
+        let queue = self.queues.entry(queue).or_default();
+        queue.remove(&(vtime, arrival, task))
+    }
+
+    fn waiting(&self, queue: u64) -> usize {
+        self.queues.get(&queue).map_or(0, BTreeSet::len)
+    }
+}
+
+impl Services for Host {
+    fn claim_idle(&mut self, _cpu: u32) -> bool {
+        false
+    }
+    fn queue_length(&mut self, queue: u64) -> u32 {
+        self.waiting(queue) as u32
+    }
+    fn move_first(&mut self, queue: u64) -> bool {
+        let head = self.next_queued(queue, None);
+        head.is_some_and(|task| self.take(task))
+    }
+    fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize> {
+        self.looked_at += 1;
+        let queue = self.queues.get(&queue)?;
+        let next = match after {
+            None => queue.first(),
+            Some(task) => {
+                let (_, vtime, arrival) = self.places.get(&task)?;
+                queue.range((*vtime, arrival + 1, 0)..).next()
+            }
+        };
+        next.map(|(_, _, task)| *task)
+    }
+    fn move_queued(&mut self, task: usize, _cpu: u32) -> bool {
+        match (self.unlocked, self.books) {
+            (Some(comes), Some(books)) => {
+                // SAFETY: a pCPU's books of the context whose callback this is in the midst of, on this thread.
+                comes(unsafe { &mut *books });
+                false
+            }
+            _ => self.take(task),
+        }
+    }
+    fn requeue(&mut self, task: usize, queue: u64, vtime: u64) -> bool {
+        let waits = self.take(task);
+        if waits {
+            self.put(task, queue, vtime);
+        }
+        waits
+    }
+    fn insert(&mut self, task: usize, queue: u64, _slice: Nanos, vtime: u64) {
+        self.put(task, queue, vtime);
+    }
+    fn insert_next(&mut self, _task: usize, _cpu: u32, _slice: Nanos) {}
+    fn insert_local(&mut self, _task: usize, _slice: Nanos) {}
+    fn kick(&mut self, _cpu: u32, _how: Kick) {}
+    fn set_slice(&mut self, task: usize, _slice: Nanos) {
+        self.kept.push(task);
+    }
+    fn start_timer(&mut self, _timer: u32, delay: Nanos) {
+        self.delay = delay;
+    }
+}
+
+/// A host of so many pCPUs with so many tasks that sleep, all in the cgroup that `group` says.
+fn host(pcpus: u32, tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
+    let knobs = Knobs {
+        slice: 3 * MS,
+        wakeup_gran: MS,
+        sleeper_credit: 3 * MS,
+        max_lead: 6 * MS,
+        balance_interval: 4 * MS,
+        online: PcpuSet::first(pcpus),
+        pcpus,
+        placement: 0,
+        slice_timer: 0,
+        groups: 1,
+        gangs: 0,
+        cores: 0,
+        tasks: 0,
+        micro: 0,
+        llcs: 1,
+        online_pcpus: pcpus,
+        pad: 0,
+        sibling: [0; MAX_PCPUS],
+        llc: [0; MAX_PCPUS],
+    };
+    let mut native = Native::new(knobs, Host::default());
+    for number in 0..tasks {
+        let task = TaskStruct {
+            id: 100 + number,
+            weight: 100,
+            group: group(number),
+            allowed: PcpuSet::first(pcpus),
+            ..TaskStruct::default()
+        };
+        native.add_task(task, 0);
+    }
+    native
+}
+
+fn quota(quota: Nanos, period: Nanos) -> GroupConf {
+    GroupConf {
+        quota,
+        period,
+        weight: 1024,
+        limited: 1,
+        ..GroupConf::default()
+    }
+}
+
+/// Wakes `task` on pCPU 0.
+fn wake(native: &mut Native<Host>, task: usize, now: Nanos) {
+    native.select_cpu(now, 0, task, 0, None);
+    native.enqueue(now, 0, task);
+}
+
+/// The cgroup in the first place owes so much.
+fn owes(native: &mut Native<Host>, debt: Nanos) {
+    // SAFETY: a cgroup's books, and nobody is at work on them now.
+    unsafe { (*native.groups()).left = -(debt as i64) };
+}
+
+/// The watchdog sees a parked task as ready all the time, however often it is taken out of its queue to be changed. So
+/// whoever may do that, as any user may with threads of their own, must not keep it parked by doing so.
+#[test]
+fn a_parked_task_that_is_changed_again_and_again_is_released_in_time() {
+    let mut native = host(1, 1, |_| 1);
+    native.configure_group(0, quota(MS, SEC));
+    wake(&mut native, 0, 1);
+    native.running(1, 0, 0);
+    native.stopping(2, 0, 0, false);
+    owes(&mut native, 10 * SEC);
+    wake(&mut native, 0, 3);
+    assert_eq!(native.services().waiting(PARKED), 1, "it is parked");
+    for now in [1900 * MS, 3800 * MS] {
+        native.services().take(0);
+        native.enqueue(now, 0, 0);
+    }
+    native.release(4100 * MS, 0);
+    assert_eq!(native.services().waiting(PARKED), 0, "it is still parked");
+    assert_eq!(native.services().waiting(0), 1);
+}
+
+/// Many wait for a quota that is used up for long, and a few for one that is refilled all the time.
+#[test]
+fn a_release_looks_at_those_that_are_due_and_no_others() {
+    const MANY: u32 = 500;
+    const FEW: u32 = 20;
+    let mut native = host(1, MANY + FEW, |number| if number < MANY { 1 } else { 2 });
+    native.configure_group(0, quota(MS, SEC));
+    native.configure_group(1, quota(MS, 2 * MS));
+    for task in [0, MANY as usize] {
+        wake(&mut native, task, 1);
+        native.running(1, 0, task);
+        native.stopping(2 * MS, 0, task, false);
+    }
+    owes(&mut native, 10 * SEC);
+    for task in 0..(MANY + FEW) as usize {
+        wake(&mut native, task, 2 * MS);
+    }
+    let parked = native.services().waiting(PARKED);
+    assert_eq!(parked, (MANY + FEW) as usize);
+    native.services().looked_at = 0;
+    native.release(5 * MS, 0);
+    let host = native.services();
+    assert_eq!(host.waiting(PARKED), MANY as usize, "the few are released");
+    assert!(host.looked_at < 3 * FEW as usize, "{}", host.looked_at);
+    assert!(host.delay > SEC / 2, "next in {} ns", host.delay);
+}
+
+/// Those whose quota is used up by the time that they are due are parked on, behind others.
+#[test]
+fn who_is_due_and_has_nothing_left_is_passed_over_once() {
+    const MANY: u32 = 100;
+    let mut native = host(1, MANY, |_| 1);
+    native.configure_group(0, quota(MS, 10 * MS));
+    wake(&mut native, 0, 1);
+    native.running(1, 0, 0);
+    native.stopping(2 * MS, 0, 0, false);
+    for task in 0..MANY as usize {
+        wake(&mut native, task, 3 * MS);
+    }
+    owes(&mut native, 50 * MS);
+    native.services().looked_at = 0;
+    native.release(11 * MS, 0);
+    let host = native.services();
+    assert_eq!(host.waiting(PARKED), MANY as usize);
+    assert!(host.looked_at <= 2 * MANY as usize, "{}", host.looked_at);
+    assert!(host.delay > 100 * MS, "next in {} ns", host.delay);
+}
+
+/// A pCPU looks for a task to pull. The move fails, and the kernel has unlocked the runqueue for it: meanwhile a task that
+/// woke has been given the pCPU. Its own task must not keep it then.
+#[test]
+fn who_was_given_the_pcpu_during_a_look_elsewhere_has_it() {
+    for comes in [true, false] {
+        let mut native = host(2, 4, |_| 0);
+        for (task, cpu) in [(0, 0), (1, 1), (2, 1), (3, 1)] {
+            native.task(task).cpu = cpu as i32;
+            native.task(task).allowed = [PcpuId(cpu)].into_iter().collect();
+            native.select_cpu(1, cpu, task, cpu, None);
+            native.enqueue(1, cpu, task);
+            native.task(task).allowed = PcpuSet::first(2);
+        }
+        for (task, cpu) in [(0, 0), (1, 1)] {
+            native.services().take(task);
+            native.running(2, cpu, task);
+        }
+        let books = native.cpus();
+        // SAFETY: a pCPU's books, and nobody is at work on them now.
+        unsafe { (*books).busier_by = u32::MAX };
+        native.services().books = Some(books);
+        native.services().unlocked = Some(if comes { |c| c.runs = 0 } else { |_| () });
+        native.dispatch(10 * MS, 0, Some(0));
+        let kept = !native.services().kept.is_empty();
+        assert_eq!(kept, !comes);
+    }
+}

@@ -142,12 +142,14 @@ static inline bool is_changed(struct task_ctx *t, s32 cpu)
  * `changed` while it ran. In the latter case all of its lead still counts: a task may change its
  * own affinity as often as it likes, and must not gain by it.
  */
-RARE void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
+RARE void starts_unqueued(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			  bool changed)
 {
 	u64 was = t->vtime;
 	u64 here;
 
 	here = fair_arrive(t, c, cpu);
+	bound_lag(p, t, c, here, 0);
 	t->rest = 0;
 	if (changed)
 		return;
@@ -171,7 +173,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	ready = now - t->since;
 	changed = is_changed(t, cpu);
 	if (occupancy_start(t, c, cpu, id_of(p)))
-		starts_unqueued(t, c, cpu, changed);
+		starts_unqueued(p, t, c, cpu, changed);
 	/* A task that was queued is active already. One that the kernel has not had queued since it
 	 * was interrupted has no place in the order to go on from. */
 	if (!t->queued) {

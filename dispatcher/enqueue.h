@@ -42,11 +42,52 @@ RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ah
 }
 
 /*
- * `t`, placed on the pCPU of `c`, gets a virtual time by the clock there. Either it has waited; or
- * it was `ready` before and had to leave its pCPU: then all of its lead still counts, or it would
- * get more than its share by moving. Inlined, since a call costs each wake-up more (docs/cost.md).
+ * `t`, which did not want to run for `away` ns, if at all, is behind `here`, the clock of `c`, by
+ * more than a credit. It keeps what it is owed for having been ready, up to two of its turns: with
+ * long slices it was for long, and had to wait for as long again if that were forgotten whenever it
+ * halts for a moment. What others have run while it was away it is not owed: by that the clock went
+ * on as fast as it does for all that is there now.
  */
-INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, bool ready)
+RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here,
+		    u64 away)
+{
+	u64 others = shared(c->load) - t->load;
+	u64 lag = here - t->vtime;
+	u64 owed = 0;
+
+	if (away > CHARGE_MAX)
+		away = CHARGE_MAX;
+	away *= WEIGHT_NEUTRAL;
+	if (others && others < ~0u && lag > away / others)
+		owed = lag - away / others;
+	if (owed > knobs.sleeper_credit) {
+		u64 rate = fair_rate(p, t);
+		u64 turns = fair_cost(2 * slice_of(p), rate);
+
+		if (owed > turns)
+			owed = turns;
+	}
+	if (owed < knobs.sleeper_credit)
+		owed = knobs.sleeper_credit;
+	t->vtime = here - owed;
+}
+
+/* limit_lag(), if need be. */
+static inline void bound_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here,
+			     u64 away)
+{
+	if (before(t->vtime + knobs.sleeper_credit, here))
+		limit_lag(p, t, c, here, away);
+}
+
+/*
+ * `t`, placed on the pCPU of `c`, gets a virtual time by the clock there. Either it was `away` for
+ * so many ns; or it was `ready` before and had to leave its pCPU: then all of its lead still
+ * counts, or it would get more than its share by moving. Inlined, since a call costs each wake-up
+ * more (docs/cost.md).
+ */
+INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, bool ready,
+		    u64 away)
 {
 	u64 was = t->vtime;
 	u64 here, ahead;
@@ -54,6 +95,7 @@ INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	if (ready && t->clock_cpu == t->cpu)
 		return;
 	here = fair_arrive(t, c, t->cpu);
+	bound_lag(p, t, c, here, away);
 	t->rest = 0;
 	if (ready) {
 		gang_moved(t, c, was);
@@ -68,6 +110,7 @@ INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
 {
 	bool ready = t->state == TASK_READY;
+	u64 away = ready || before(now, t->since) ? 0 : now - t->since;
 	struct cpu_ctx *c;
 
 	gang_join(p, t, now);
@@ -87,7 +130,7 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 	activate(p, t);
 	c = place(p, t, prev);
 	if (c)
-		arrive(p, t, c, ready);
+		arrive(p, t, c, ready, away);
 	return c;
 }
 

@@ -9,9 +9,10 @@
  * the cgroups share (group.h), to any depth.
  *
  * Each pCPU has a clock, the highest virtual time that has started there. What a task may carry to
- * another pCPU, or through a wait, is clamped around that clock on both sides: no task hoards time
- * by waiting, a task that comes with an advance is not locked out for longer than two of its turns
- * cost (enqueue.h), and it does not push the clock so far that tasks which wake after it are.
+ * another pCPU, or through a wait, is clamped around that clock on both sides (enqueue.h): no task
+ * hoards time by waiting, though it keeps what it is owed for having been ready; a task that comes
+ * with an advance is not locked out for longer than two of its turns cost, and it does not push the
+ * clock so far that tasks which wake after it are.
  */
 #ifndef CORUN_FAIR_H
 #define CORUN_FAIR_H
@@ -142,8 +143,7 @@ static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 no
 
 /*
  * `t` joins `cpu`: its virtual time is converted to the clock there, which is returned. It stays as
- * far behind or ahead as it was by the clock it comes from, but at most a credit behind: otherwise
- * it would run for long before any task that wakes.
+ * far behind or ahead as it was by the clock it comes from.
  */
 static inline u64 fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
@@ -156,25 +156,22 @@ static inline u64 fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 		t->vtime = here + (t->vtime - there);
 		t->clock_cpu = cpu;
 	}
-	t->vtime = later(t->vtime, here - knobs.sleeper_credit);
 	return here;
 }
 
 /*
- * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock advances. Not
- * if the task runs out of turn, being urgent (gang_demand.h) while other tasks are there, nor if it
- * `goes_on` with its turn (turn.h): the clock tells where turns begin. Otherwise each part of a
- * turn would advance the clock, and a task that wakes would be queued behind others that were there
- * before it.
+ * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock advances, to
+ * `reached` at most. Not if the task runs out of turn, being urgent (gang_demand.h) while other
+ * tasks are there, nor if it `goes_on` with its turn (turn.h): the clock tells where turns begin.
+ * Otherwise each part of a turn would advance the clock, and a task that wakes would be queued
+ * behind others that were there before it.
  */
 static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
-			      u64 now)
+			      u64 reached, u64 now)
 {
-	u64 vtime = t->vtime;
-
 	if (!goes_on && (!t->urgent_since || shared(cpu->nr) == 1))
-		store(cpu->vnow, later(shared(cpu->vnow), vtime));
-	store(cpu->cur_vtime, vtime);
+		store(cpu->vnow, later(shared(cpu->vnow), reached));
+	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);
 	store(cpu->cur_rate, rate);
 }

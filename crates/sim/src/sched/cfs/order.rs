@@ -166,6 +166,12 @@ impl CfsOrder {
         (lead > 0).then_some(lead > gran)
     }
 
+    /// Is it groups that are compared, and not tasks? 2.6.33 has no granularity for these (`wakeup_gran()`).
+    fn groups_compare(&self, woken: TaskId, current: TaskId) -> bool {
+        let group = self.entity(woken).group;
+        group.is_some() && group != self.entity(current).group
+    }
+
     /// By how much `woken` must be behind `current` to preempt it (`wakeup_gran()`): 2.6.33 lets the
     /// current task run for as long as the woken one is expected to run until it wakes another. Where that
     /// one's group entity stands for it (`find_matching_se()`), which has no `avg_wakeup`, that is not at all.
@@ -175,8 +181,7 @@ impl CfsOrder {
         if self.params.generation != Generation::Linux2_6_33 {
             return most;
         }
-        let group = self.entity(woken).group;
-        if group.is_some() && group != self.entity(current).group {
+        if self.groups_compare(woken, current) {
             return 0;
         }
         let nr = self.queues[cpu.index()].nr;
@@ -443,7 +448,11 @@ impl Order for CfsOrder {
             0
         };
         let slice = virtual_time(slice, self.entity(task).weight);
-        let gran = virtual_time(self.params.wakeup_granularity, self.entity(other).weight);
+        let gran = match self.params.generation {
+            Generation::Linux2_6_33 if self.groups_compare(other, task) => 0,
+            _ => self.params.wakeup_granularity,
+        };
+        let gran = virtual_time(gran, self.entity(other).weight);
         let lead = self.entity(task).vruntime - self.entity(other).vruntime;
         lead > slice + gran
     }

@@ -13,7 +13,8 @@
 //! High Performance Caching", ISCA 2007; Intel's last-level caches resemble it since Ivy Bridge: H.
 //! Wong, "Intel Ivy Bridge Cache Replacement Policy", blog.stuffedcow.net, 2013). Lines of an owner
 //! that will not come back to them are put where the next victim is taken from, one place of each
-//! set, and only one in 32 comes in like all others. An owner that comes back to its lines has them
+//! set, and only one in 32 comes in like all others. As they come so much more slowly than it
+//! touches lines, they are that much older, too. An owner that comes back to its lines has them
 //! moved up by that; that this takes a pass through them is left out, as is that sets compete to
 //! find out which way is better: it is the streams for which this one is.
 //!
@@ -34,12 +35,15 @@ struct Active {
     per_us: u64,
     /// Will it come back to its lines while they are there?
     returns: bool,
+    /// Of so many lines it touches one comes in, or is there already.
+    stays: u64,
 }
 
 impl Active {
-    /// Time since a line was touched, us: on average half of what it takes to touch all it has.
+    /// Time since a line was touched, us: on average half of what it takes to touch all it has, or
+    /// to bring them in if it touches none again.
     fn age(&self) -> u64 {
-        self.lines / self.per_us / 2 + 1
+        self.lines * self.stays / self.per_us / 2 + 1
     }
 }
 
@@ -101,6 +105,7 @@ impl Cache {
             lines,
             per_us: per_us.max(1),
             returns,
+            stays: if self.adaptive && !returns { LET_IN } else { 1 },
         });
         lines
     }
@@ -302,6 +307,24 @@ mod tests {
         cache.insert(B, 1100, 0, |cpu, lines| lost[cpu.index()] += lines);
         assert_eq!(lost[0] + lost[1], 1100);
         assert!((100..=105).contains(&lost[0]), "{lost:?}");
+    }
+
+    #[test]
+    fn what_is_let_in_of_a_stream_ages_until_as_much_more_has_come() {
+        // Both have half of it, and touch as many lines; but those that are there the owner touches
+        // every 400 us, and the stream's are on average from 6400 us ago.
+        let mut lost = [0; 2];
+        let mut cache = Cache::adaptive(80_000);
+        cache.enter(A, 1, 100, true);
+        cache.enter(B, 2, 100, false);
+        cache.insert(A, 40_000, 0, |_, _| {});
+        cache.insert(B, 40_000 * LET_IN, 0, |_, _| {});
+        cache.insert(B, 3200, 0, |cpu, lines| lost[cpu.index()] += lines);
+        assert_eq!(lost[0] + lost[1], 3200);
+        assert!((95..=100).contains(&lost[0]), "{lost:?}");
+        // They are as old after it has left.
+        cache.leave(B, 10_000);
+        assert_eq!(cache.left[0].touched / 1000, 10 - 6);
     }
 
     proptest! {

@@ -6,7 +6,8 @@
 //! net/ipv4/tcp_input.c) on connections whose program answers what it receives (*ping-pong*: it sent data within 40 ms
 //! of receiving some, `tcp_event_data_sent()`), until it sends something, more than a full frame is not acknowledged,
 //! or 40 ms are over (`TCP_DELACK_MIN`). On others each packet is acknowledged: the first sixteen by themselves, later
-//! ones when the program has read them, which here is the same.
+//! ones too, unless the window has shrunk since the last ACK: then when the program reads. Here all are by themselves,
+//! and so each offers the window less what the program has yet to read.
 //!
 //! Left out: that Linux 5.1 to 5.18 wants three answers before it believes (`TCP_PINGPONG_THRESH`), and longer delays for
 //! round trips of more than 320 ms.

@@ -12,7 +12,8 @@ options="--heartbeat 10ms --own-permille 500"
 # What the daemon does now: the value of KEY in its status.
 now() { corun guest status --json | sed -n "s/.*\"$1\":\"\{0,1\}\([^,\"]*\).*/\1/p"; }
 
-# reading SECONDS: a reader and computing threads, from now on; sets $load and $reader, its thread.
+# reading SECONDS: a reader and computing threads, from now on; sets $load and $reader, its thread. It is left alone
+# for its first 10 s.
 reading() {
 	corun-guestload inside "$1" 1 /dev/vda >/tmp/load &
 	load=$!
@@ -53,7 +54,7 @@ over() {
 killed() {
 	start $options
 	reading 60
-	until_within 20 is_moved || return 1
+	until_within 30 is_moved || return 1
 	kill -KILL "$pid"
 	wait "$pid"
 	left="$(mask)"
@@ -65,7 +66,7 @@ killed() {
 storm() {
 	start $options
 	reading 60
-	until_within 20 is_moved || return 1
+	until_within 30 is_moved || return 1
 	made="$(corun-guestload storm 5 /dev/vda)"
 	printf '%s threads a second, each with a read: %s' "$made" "$(now doing)"
 	kill -0 "$pid" && [ "$(now doing)" = working ]
@@ -78,7 +79,7 @@ regrouped() {
 	sleep 3
 	before="$(mask)"
 	echo "$load" >/sys/fs/cgroup/selected/cgroup.procs
-	until_within 20 is_moved || return 1
+	until_within 30 is_moved || return 1
 	echo "$load" >/sys/fs/cgroup/cgroup.procs
 	until_within 5 is_free
 	printf 'outside vCPUs %s, inside moved, outside again vCPUs %s' "$before" "$(mask)"
@@ -88,7 +89,7 @@ regrouped() {
 one_vcpu() {
 	start $options
 	reading 60
-	until_within 20 is_moved || return 1
+	until_within 30 is_moved || return 1
 	echo 0 >/sys/devices/system/cpu/cpu1/online
 	until_within 10 is_one_vcpu || return 1
 	# Or the mask of its last move would be taken for that of a new one.
@@ -105,7 +106,7 @@ one_vcpu() {
 clock() {
 	start $options
 	reading 60
-	until_within 20 is_moved || return 1
+	until_within 30 is_moved || return 1
 	date -s "@$(($(date +%s) - 3600))" >/dev/null
 	sleep 2
 	date -s "@$(($(date +%s) + 90000))" >/dev/null
@@ -118,7 +119,7 @@ clock() {
 suspended() {
 	start $options
 	reading 60
-	until_within 20 is_moved || return 1
+	until_within 30 is_moved || return 1
 	uptime="$(cut -d . -f 1 /proc/uptime)"
 	echo suspend >&3
 	read -r _ <&3
@@ -131,7 +132,7 @@ suspended() {
 ended() {
 	start $options
 	reading 60
-	until_within 20 is_moved || return 1
+	until_within 30 is_moved || return 1
 	kill -TERM "$pid"
 	wait "$pid"
 	printf 'vCPUs %s' "$(mask)"

@@ -9,6 +9,11 @@ use corun_system::affinity;
 use corun_system::procfs::{Proc, Stat, ThreadKey};
 use std::fs;
 
+/// Threads of a process that began less than this ago, clock ticks, are left alone. A moved thread that asks which
+/// vCPUs it may use (`sched_getaffinity()`) is told of one; runtimes ask when they begin, and have threads for so many
+/// vCPUs for good. Assumed: by then most have asked.
+const YOUNG: u64 = 10 * 100;
+
 /// What the user selects. A thread must fit each kind that is given, by one of its values; nothing
 /// given: all threads.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +39,8 @@ pub(crate) enum Left {
     Pinned,
     /// Its cpuset has not all vCPUs.
     Confined,
+    /// Its process has just begun, and may ask how many vCPUs there are.
+    Young,
     /// It has gone.
     Gone,
 }
@@ -47,6 +54,7 @@ impl Left {
             Self::NotSelected => "not selected",
             Self::Pinned => "tied to vCPUs by their users",
             Self::Confined => "in cpusets without all vCPUs",
+            Self::Young => "of processes younger than 10 s",
             Self::Gone => "already gone",
         }
     }
@@ -129,7 +137,7 @@ impl Selection {
     }
 }
 
-/// What thread `key` would be given back, if it may be moved among `vcpus`.
+/// What thread `key` would be given back, if it may be moved among `vcpus`. `now` is in clock ticks since boot.
 ///
 /// # Errors
 /// Why it may not.
@@ -148,6 +156,10 @@ pub(crate) fn movable(
             true => Left::Confined,
             false => Left::Pinned,
         });
+    }
+    let began = proc.process(key.tgid).start().ok_or(Left::Gone)?;
+    if now.saturating_sub(began) < YOUNG {
+        return Err(Left::Young);
     }
     // Unlike sched_getaffinity(), this also lists vCPUs that are off-line.
     let listed = proc.thread(key.tgid, key.tid).allowed().ok_or(Left::Gone)?;
@@ -243,12 +255,24 @@ mod tests {
         let (proc, sys, task) = (Proc::default(), Sys::default(), Sleeper::new());
         let all = affinity::get(task.id()).unwrap();
         let key = task.key();
-        let before = movable(&proc, &sys, &key, &all, 7).unwrap();
-        assert!(before.free && before.since == 7 && before.allowed == all);
+        let now = key.start + YOUNG;
+        let before = movable(&proc, &sys, &key, &all, now).unwrap();
+        assert!(before.free && before.since == now && before.allowed == all);
         if all.len() > 1 {
             affinity::pin(task.id(), all.iter().next().unwrap()).unwrap();
-            let left = movable(&proc, &sys, &key, &all, 7).unwrap_err();
+            let left = movable(&proc, &sys, &key, &all, now).unwrap_err();
             assert_eq!(left, Left::Pinned);
         }
+    }
+
+    /// It would size its pools by the one vCPU that it is told of.
+    #[test]
+    fn a_process_that_has_just_begun_is_left_alone() {
+        let (proc, sys, task) = (Proc::default(), Sys::default(), Sleeper::new());
+        let (all, key) = (affinity::get(task.id()).unwrap(), task.key());
+        let left = |now| movable(&proc, &sys, &key, &all, now).err();
+        assert_eq!(left(key.start), Some(Left::Young));
+        assert_eq!(left(key.start + YOUNG - 1), Some(Left::Young));
+        assert_eq!(left(key.start + YOUNG), None);
     }
 }

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What several tests need: processes to move about.
+//! What several tests need: processes to move about, and a daemon.
 
-use crate::state::Before;
+use crate::daemon::Daemon;
+use crate::guest::{GuestOptions, Source};
+use crate::selection::Selection;
+use crate::state::{Before, State};
 use corun_model::PcpuSet;
+use corun_model::time::MS;
+use corun_system::affinity;
 use corun_system::procfs::{Proc, ThreadKey};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A process that waits until it is dropped.
@@ -55,4 +61,22 @@ pub(crate) fn was_free(allowed: PcpuSet) -> Before {
         free: true,
         since: 0,
     }
+}
+
+/// A daemon that keeps its files in `folder`, and does nothing by itself; `None`: it may not work here.
+pub(crate) fn daemon_in(folder: &Path, source: Source) -> Option<Daemon> {
+    let at = |name: &str| folder.join(name);
+    let options = GuestOptions {
+        selection: Selection::default(),
+        source,
+        heartbeat: MS,
+        own_permille: 10,
+        state: at("state.json"),
+        status: at("status.json"),
+        metrics: None,
+        run_for: None,
+        notes: |_| (),
+    };
+    let (state, _) = State::open(&options.state, &Proc::default()).unwrap();
+    Daemon::new(options, state, affinity::get(0).unwrap()).ok()
 }

@@ -10,7 +10,7 @@ use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::cycles::Cycles;
 use crate::descriptors::MORE;
-use crate::discovery::{Vcpu, Vm, Vms};
+use crate::discovery::{MOST_BY_NAME, MOST_THREADS, Vcpu, Vm, Vms};
 use crate::ipis;
 use crate::perf::{RESTRICTED, VcpuCounters};
 use crate::socket::protocol::VmInForce;
@@ -307,6 +307,7 @@ impl Control {
             ));
         }
         notes.extend(crowded(&self.vms.list));
+        notes.extend(overlooked(&self.vms.list));
         notes.extend(self.told.note(&self.vms.list));
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
@@ -355,7 +356,7 @@ impl Control {
 
     /// Reads the counters of all vCPUs; those that have gone are forgotten.
     pub(crate) fn read(&mut self, tables: &Tables<'_, '_>) -> libbpf_rs::Result<Reading> {
-        let mut gone = Vec::new();
+        let mut gone = BTreeSet::new();
         let vcpus: Vec<&Vcpu> = self.vms.list.iter().flat_map(|vm| &vm.vcpus).collect();
         let cycles = &self.cycles;
         let mut known = Vec::with_capacity(vcpus.len());
@@ -367,7 +368,9 @@ impl Control {
                 counters.cycles = cycles.read(vcpu.key);
                 known.push((vcpu.task, counters));
             }
-            None => gone.push(vcpu.task),
+            None => {
+                gone.insert(vcpu.task);
+            }
         })?;
         let reading = Reading::of(known);
         self.vms.drop_gone(&gone);
@@ -434,6 +437,20 @@ fn crowded(vms: &[Vm]) -> Option<String> {
     })
 }
 
+/// What is not known of these VMs since a process has too many threads, for people.
+fn overlooked(vms: &[Vm]) -> Option<String> {
+    let worst = vms.iter().max_by_key(|vm| vm.settled.beyond)?;
+    let threads: usize = vms.iter().map(|vm| vm.settled.beyond).sum();
+    (threads > 0).then(|| {
+        format!(
+            "{} of VMs are not looked at, in fair order therefore, most of them of {:?}: of a process no more than \
+             {MOST_THREADS} are, and of those that are named as vCPUs {MOST_BY_NAME} more than have run as such",
+            counted(threads, "thread"),
+            worst.name
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -492,6 +509,19 @@ mod tests {
         let note = crowded(&vms).unwrap();
         assert!(
             note.contains("3 threads") && note.contains("LimitNOFILE="),
+            "{note}"
+        );
+    }
+
+    #[test]
+    fn threads_that_are_too_many_are_told_of() {
+        let (mut vms, _) = host_of_three();
+        assert_eq!(overlooked(&vms), None);
+        assert_eq!(overlooked(&[]), None);
+        (vms[0].settled.beyond, vms[1].settled.beyond) = (1, 41_808);
+        let note = overlooked(&vms).unwrap();
+        assert!(
+            note.contains("41809 threads") && note.contains("\"vm1\""),
             "{note}"
         );
     }

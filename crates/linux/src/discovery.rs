@@ -66,19 +66,32 @@ const NAMED: u32 = 5;
 /// Every so many looks all threads are looked at nevertheless: one may have taken another's place.
 const SURE: u32 = 10;
 
+/// Threads of a process that are looked at. Who may use /dev/kvm may have a hundred thousand beside one vCPU; while they are
+/// looked at no promise is watched, and after 5 s of that all VMs are in fair order. KVM has 4096 vCPUs in a VM at most.
+pub(crate) const MOST_THREADS: usize = 8192;
+/// Threads of a process that are taken for vCPUs by their names alone, beyond as many as the dispatcher has seen to be vCPUs: each
+/// takes descriptors, of which other VMs need some (assumed: more than a VM begins with at once).
+pub(crate) const MOST_BY_NAME: usize = 1024;
+/// Threads that are looked at in one go, but all of one VM: with more of them VMs take turns.
+const MOST_AT_ONCE: usize = 8192;
+
 /// Have a VM's threads been looked at, and are they as many as then? Listing them and reading their names
 /// was most of what the daemon did once a second on a host of 500 vCPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
     threads: u64,
     looks: u32,
+    /// They are to be looked at, and have not been yet.
+    wanted: bool,
+    /// How many have not been when the others were, being too many.
+    pub(crate) beyond: usize,
 }
 
 impl Settled {
     /// There are that many now. Is another look at them worth it?
     fn look(&mut self, threads: u64) -> bool {
         if self.threads != threads {
-            *self = Self { threads, looks: 0 };
+            (self.threads, self.looks) = (threads, 0);
         }
         let worth = self.is_due();
         self.looks = self.looks.wrapping_add(1);
@@ -130,6 +143,8 @@ pub(crate) struct Vms {
     pub(crate) list: Vec<Vm>,
     next_vm: u32,
     next_task: u32,
+    /// Whose threads are looked at first.
+    first: u32,
 }
 
 impl Vms {
@@ -154,8 +169,30 @@ impl Vms {
             let threads = || Process::here(vm.key.tgid).thread_count().unwrap_or(0);
             if vm.counted != slot.vcpus || thorough && vm.settled.look(threads()) {
                 vm.counted = slot.vcpus;
-                vm.find_threads(tables, &all, &mut self.next_task);
+                vm.settled.wanted = true;
             }
+        }
+        let mut next_task = self.next_task;
+        self.take_turns(|vm| vm.find_threads(tables, &all, &mut next_task));
+        self.next_task = next_task;
+    }
+
+    /// Has the threads of VMs looked at where that is wanted, until they are [`MOST_AT_ONCE`]; those that are left come first the
+    /// next time. `look` returns how many there were.
+    fn take_turns(&mut self, mut look: impl FnMut(&mut Vm) -> usize) {
+        let begin = self.list.partition_point(|vm| vm.vm.0 < self.first);
+        let (before, after) = self.list.split_at_mut(begin);
+        let mut looked = 0;
+        for vm in after.iter_mut().chain(before) {
+            if !vm.settled.wanted {
+                continue;
+            }
+            if looked >= MOST_AT_ONCE {
+                self.first = vm.vm.0;
+                break;
+            }
+            vm.settled.wanted = false;
+            looked += look(vm);
         }
     }
 
@@ -208,7 +245,7 @@ impl Vms {
     }
 
     /// Forgets vCPUs whose threads have gone.
-    pub(crate) fn drop_gone(&mut self, gone: &[TaskId]) {
+    pub(crate) fn drop_gone(&mut self, gone: &BTreeSet<TaskId>) {
         for vm in &mut self.list {
             vm.vcpus.retain(|vcpu| !gone.contains(&vcpu.task));
         }
@@ -234,8 +271,13 @@ impl Vm {
     }
 
     /// Adds vCPU threads that are not known yet, and brings its cgroup, what its vCPUs weigh and its other
-    /// threads up to date.
-    fn find_threads(&mut self, tables: &Tables<'_, '_>, all: &BTreeSet<u32>, next_task: &mut u32) {
+    /// threads up to date. Returns how many threads were looked at.
+    fn find_threads(
+        &mut self,
+        tables: &Tables<'_, '_>,
+        all: &BTreeSet<u32>,
+        next_task: &mut u32,
+    ) -> usize {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
         self.find_cgroup(all);
@@ -243,15 +285,24 @@ impl Vm {
         for vcpu in &mut self.vcpus {
             vcpu.weight = weights.of_thread(vcpu.key.tid);
         }
-        let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
-        let threads = process.threads();
+        let threads = process.some_threads(MOST_THREADS);
+        let count = process.thread_count().unwrap_or(0) as usize;
+        self.settled.beyond = count.saturating_sub(MOST_THREADS);
+        let known = self.tids();
         let number = |tid| vcpu_number(&process.thread(tid).name()?);
-        let new = threads.iter().copied().filter(|tid| !known(tid));
+        let new = threads.iter().copied().filter(|tid| !known.contains(tid));
         let new = new.map(|tid| (tid, number(tid))).collect();
         self.left_out = 0;
         self.add_vcpus(new, &weights, tables, next_task);
         self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
-        self.left_out += helpers::refresh(&mut self.helpers, &self.vcpus, &process, tgid, &threads);
+        let vcpus = self.tids();
+        self.left_out += helpers::refresh(&mut self.helpers, &vcpus, &process, tgid, &threads);
+        threads.len()
+    }
+
+    /// The threads of its vCPUs. A set: to search the list for each of a process's threads took seconds with 50,000.
+    fn tids(&self) -> BTreeSet<u32> {
+        self.vcpus.iter().map(|vcpu| vcpu.key.tid).collect()
     }
 
     /// Adds those of its `new` threads, with the numbers that their names say, that are vCPUs.
@@ -263,7 +314,7 @@ impl Vm {
         next_task: &mut u32,
     ) {
         let tgid = self.key.tgid;
-        for (tid, number) in self.may_be_vcpus(new) {
+        for (tid, number) in self.believed(self.may_be_vcpus(new)) {
             let mut vcpu = match open_vcpu((tgid, tid), number, weights, tables, TaskId(*next_task))
             {
                 Ok(Some(vcpu)) => vcpu,
@@ -288,6 +339,21 @@ impl Vm {
         let is_named = |(_, number): &(u32, Option<u32>)| number.is_some();
         let tell = new.iter().any(is_named) || self.vcpus.iter().any(|vcpu| vcpu.number != UNNAMED);
         new.retain(|thread| !tell || is_named(thread));
+        new
+    }
+
+    /// Of these threads, as many of those that only their names tell to be vCPUs as can be believed.
+    fn believed(&mut self, mut new: Vec<(u32, Option<u32>)>) -> Vec<(u32, Option<u32>)> {
+        let most = self.counted as usize + MOST_BY_NAME;
+        let mut room = most.saturating_sub(self.vcpus.len());
+        let all = new.len();
+        // Of those without a name the dispatcher says which are vCPUs.
+        new.retain(|(_, number)| {
+            let is_believed = number.is_none() || room > 0;
+            room = room.saturating_sub(usize::from(number.is_some()));
+            is_believed
+        });
+        self.settled.beyond += all - new.len();
         new
     }
 }
@@ -401,6 +467,50 @@ mod tests {
         vm.vcpus.clear();
         assert_eq!(asked(&vm, &nameless), [5, 6]);
         assert_eq!(asked(&vm, &mixed), [6]);
+    }
+
+    /// Anybody who may use /dev/kvm can name 50,000 threads so beside his one vCPU, and take all descriptors.
+    #[test]
+    fn names_are_believed_as_far_as_there_may_be_vcpus() {
+        let believed = |counted, new: &[(u32, Option<u32>)]| {
+            let mut vm = crate::apply::tests::host().0.remove(0);
+            assert_eq!(vm.vcpus.len(), 2);
+            vm.counted = counted;
+            let found = vm.believed(new.to_vec());
+            assert_eq!(vm.settled.beyond, new.len() - found.len());
+            found.len()
+        };
+        let named: Vec<_> = (0..50_000).map(|tid| (tid, Some(tid))).collect();
+        assert_eq!(believed(2, &named), MOST_BY_NAME);
+        assert_eq!(believed(0, &named), MOST_BY_NAME - 2);
+        assert_eq!(believed(3000, &named), 3000 - 2 + MOST_BY_NAME);
+        assert_eq!(believed(2, &named[..500]), 500);
+        let nameless: Vec<_> = (0..5000).map(|tid| (tid, None)).collect();
+        assert_eq!(believed(2, &nameless), 5000, "the dispatcher tells");
+    }
+
+    #[test]
+    fn vms_with_very_many_threads_take_turns() {
+        let mut vms = Vms {
+            list: crate::apply::tests::host().0,
+            ..Vms::default()
+        };
+        let looked = |vms: &mut Vms, want: bool, threads| {
+            (vms.list.iter_mut()).for_each(|vm| vm.settled.wanted |= want);
+            let mut looked = Vec::new();
+            vms.take_turns(|vm| {
+                looked.push(vm.vm.0);
+                threads
+            });
+            looked
+        };
+        assert_eq!(looked(&mut vms, true, 50), [0, 1, 2]);
+        assert!(looked(&mut vms, false, 50).is_empty());
+        let most = MOST_AT_ONCE;
+        assert_eq!(looked(&mut vms, true, most), [0], "one at least");
+        assert_eq!(looked(&mut vms, true, most), [1], "not the first again");
+        assert_eq!(looked(&mut vms, false, most / 2), [2, 0]);
+        assert!(looked(&mut vms, false, most).is_empty());
     }
 
     #[test]

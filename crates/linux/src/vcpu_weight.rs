@@ -10,7 +10,7 @@
 use crate::cgroup;
 use corun_system::procfs::{Proc, Process};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// What a thread of nice 0 weighs, and a cgroup whose weight has not been set.
@@ -74,10 +74,19 @@ impl Weights {
             return None;
         }
         let own = mount.join(path.trim_start_matches('/'));
-        let threads = fs::read_to_string(own.join("cgroup.threads")).ok()?;
-        let alone = own != *mount && threads.lines().all(|line| line.parse() == Ok(tid));
+        let alone = own != *mount && is_alone(&own, tid)?;
         alone.then(|| cgroup::weight_at(&own)).flatten()
     }
+}
+
+/// Is a thread the only one in its cgroup? Its list begins with two, if there are two; with 50,000 in it, each of which is asked
+/// for, to read on took seconds.
+fn is_alone(own: &Path, tid: u32) -> Option<bool> {
+    const TWO_LINES: u64 = 2 * "4294967295\n".len() as u64;
+    let list = fs::File::open(own.join("cgroup.threads")).ok()?;
+    let mut begins = String::new();
+    list.take(TWO_LINES).read_to_string(&mut begins).ok()?;
+    Some(begins.lines().all(|line| line.parse() == Ok(tid)))
 }
 
 /// Does a process with a thread in this cgroup have all of them there? Only threaded cgroups, and those that these
@@ -150,6 +159,22 @@ mod tests {
         put("cg/vm.scope/libvirt/vcpu0/cpu.weight", "300\n");
         put("cg/vm.scope/libvirt/cgroup.threads", "9\n10\n");
         put("cg/vm.scope/libvirt/cpu.weight", "200\n");
+        // Beside another one, also if their list is long.
+        put("proc/7/task/12/cgroup", "0::/many\n");
+        put("cg/many/cpu.weight", "300\n");
+        put("cg/many/cgroup.threads", "12\n4194303\n");
+        assert_eq!(
+            Weights::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(12),
+            None
+        );
+        put(
+            "cg/many/cgroup.threads",
+            &format!("12\n{}", "13\n".repeat(50_000)),
+        );
+        assert_eq!(
+            Weights::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(12),
+            None
+        );
         put("proc/7/cgroup", "0::/vm.scope/libvirt/emulator\n");
         put("proc/7/task/7/cgroup", "0::/vm.scope/libvirt/emulator\n");
         put("cg/vm.scope/libvirt/emulator/cgroup.threads", "7\n");

@@ -137,16 +137,22 @@ impl Process {
     /// The numbers of its threads, in their order. The kernel's list of them lacks some that are there if others end while it is read
     /// (`first_tid` in fs/proc/base.c counts anew, and they are fewer then): it is read until it names nobody new.
     pub fn threads(&self) -> Vec<u32> {
+        self.some_threads(usize::MAX)
+    }
+
+    /// The same of no more than `most`, those that the kernel lists first, the oldest: anybody may have a hundred thousand, and
+    /// to list them takes the kernel that much longer.
+    pub fn some_threads(&self, most: usize) -> Vec<u32> {
         let folder = self.0.join("task");
         let mut threads = BTreeSet::new();
         for _ in 0..MOST_LISTS {
             let known = threads.len();
-            threads.extend(numbers(&folder));
-            if threads.len() == known {
+            threads.extend(some_numbers(&folder, most));
+            if threads.len() == known || threads.len() >= most {
                 break;
             }
         }
-        threads.into_iter().collect()
+        threads.into_iter().take(most).collect()
     }
 
     /// How many threads it has, as links of their folder, of which the kernel counts one each
@@ -397,11 +403,16 @@ fn stolen_in(text: &str) -> Option<(u64, Vec<(u32, u64)>)> {
 
 /// The entries of a folder that are numbers.
 fn numbers(folder: &Path) -> Vec<u32> {
+    some_numbers(folder, usize::MAX)
+}
+
+/// The first of these, no more than `most`: the folder is not read any further.
+fn some_numbers(folder: &Path, most: usize) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    entries.flatten().filter_map(number).collect()
+    entries.flatten().filter_map(number).take(most).collect()
 }
 
 /// A file, as far as it is UTF-8.

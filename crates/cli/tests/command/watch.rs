@@ -161,6 +161,29 @@ fn preflight_says_what_is_in_the_way() {
     );
 }
 
+/// As in a container that has no `--pid=host`.
+#[test]
+fn preflight_refuses_a_pid_namespace_of_its_own() {
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--pid", "--fork", "--mount-proc"])
+            .args(words);
+        command.output()
+    };
+    if !inside(&["true"]).is_ok_and(|output| output.status.success()) {
+        return; // takes rights
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().to_str().unwrap();
+    let corun = env!("CARGO_BIN_EXE_corun");
+    let output = inside(&[corun, "preflight", "--json", "--state-dir", state]).unwrap();
+    let verdict: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let refused = verdict["refused"].as_array().unwrap();
+    let is_it = |finding: &&Value| finding["id"] == "pid-namespace";
+    assert_eq!(refused.iter().filter(is_it).count(), 1, "{verdict}");
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     for args in [

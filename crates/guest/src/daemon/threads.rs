@@ -140,7 +140,8 @@ impl Daemon {
     }
 
     /// Gives back or forgets threads that are out of our hands; those that somebody else has placed, or
-    /// that the kernel does not let us move, are not tried again.
+    /// that the kernel does not let us move, are not tried again. One whose mask cannot be given back stays written down:
+    /// it is tried again at the end.
     pub(super) fn forget_lost(&mut self) -> Result<(), GuestError> {
         let lost = std::mem::take(&mut lock(&self.migrater).lost);
         let mut forgotten = Vec::new();
@@ -153,15 +154,55 @@ impl Daemon {
                 Loss::Foreign => self.state.loosen(&key),
                 Loss::Gone => Ok(()),
             };
-            if let Err(error) = freed {
-                self.notes
-                    .push(format!("thread {} cannot be freed: {error}", key.tid));
+            match freed {
+                Ok(()) => forgotten.push(key),
+                Err(error) => self
+                    .notes
+                    .push(format!("thread {} cannot be freed: {error}", key.tid)),
             }
-            forgotten.push(key);
         }
         self.end_pins(&forgotten);
         self.state
             .forget(&forgotten)
             .map_err(|cause| self.failed(cause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::Source;
+    use crate::testing::{Sleeper, daemon_in};
+    use corun_model::PcpuId;
+    use corun_system::affinity;
+
+    #[test]
+    fn a_lost_thread_that_cannot_be_freed_stays_written_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(mut daemon) = daemon_in(folder.path(), Source::Proc) else {
+            return; // it may not work here
+        };
+        let (stuck, freed) = (Sleeper::new(), Sleeper::new());
+        let all = affinity::get(0).unwrap();
+        let lost = |task: &Sleeper| {
+            affinity::pin(task.id(), all.iter().next().unwrap()).unwrap();
+            (task.key(), Loss::Refused)
+        };
+        let before = |allowed| Before {
+            allowed,
+            free: false,
+            since: 0,
+        };
+        // No machine has a vCPU of that number, so the kernel refuses such a mask.
+        let nowhere = [PcpuId(511)].into_iter().collect();
+        let threads = [(stuck.key(), before(nowhere)), (freed.key(), before(all))];
+        daemon.state.enrol(&threads).unwrap();
+        lock(&daemon.migrater).lost = vec![lost(&stuck), lost(&freed)];
+        daemon.forget_lost().unwrap();
+        let written = std::fs::read_to_string(folder.path().join("state.json")).unwrap();
+        let is_written = |task: &Sleeper| written.contains(&format!("\"tid\":{},", task.id()));
+        assert!(is_written(&stuck) && !is_written(&freed), "{written}");
+        assert_eq!(daemon.notes.len(), 1, "{:?}", daemon.notes);
+        assert_eq!(affinity::get(freed.id()).unwrap(), all);
     }
 }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The present state of the host: which scheduler is in charge, how busy it is, whether corun has
-//! the rights.
+//! the rights, and sees the host's processes.
 //!
 //! How busy is too busy is assumed, not measured: a switch stops every task for a moment and moves it
 //! over, which takes longer the more there are, and a daemon that cannot get its pages cannot answer
 //! for anything. An overcommitted host is always under CPU pressure; that alone is no finding.
 
 use super::{Check, Finding, Host, Severity};
-use crate::sched_ext;
+use crate::{namespaces, sched_ext};
 use corun_model::{PcpuSet, Topology, counted};
 
 pub(super) const CHECKS: &[Check] = &[
     nobody_else,
     kvm_there,
     privileges,
+    hosts_numbers,
     few_pcpus,
     not_overrun,
     memory_to_work,
@@ -64,6 +65,17 @@ fn privileges(host: &Host<'_>) -> Option<Finding> {
         what: "not enough privileges to load a scheduler".into(),
         why: "the kernel lets only the administrator exchange it",
         remedy: "run as root, or with CAP_BPF and CAP_PERFMON",
+    })
+}
+
+fn hosts_numbers(host: &Host<'_>) -> Option<Finding> {
+    (!namespaces::numbers_are_the_kernels_below(host.root)).then(|| Finding {
+        id: "pid-namespace",
+        severity: Severity::Impossible,
+        what: "this process is in a PID namespace of its own, such as a container's".into(),
+        why: "the dispatcher knows VMs by the host's process numbers, which mean other processes here, or none: \
+              policies would act on the wrong ones, and nobody would watch how long vCPUs wait",
+        remedy: "run it in the host's PID namespace: --pid=host (Docker, Podman), hostPID: true (Kubernetes)",
     })
 }
 

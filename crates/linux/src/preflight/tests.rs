@@ -72,6 +72,26 @@ fn what_may_be_in_the_way() {
     assert_eq!(findings(&isolated), ["isolcpus"]);
 }
 
+/// The dispatcher's numbers are the host's.
+#[test]
+fn a_pid_namespace_of_its_own_is_in_the_way() {
+    let found = |link: &str| {
+        let host = good();
+        let folder = host.root().join("proc/self/ns");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(link, folder.join("pid")).unwrap();
+        check_in(host.root(), &|_| Ok(0))
+    };
+    assert!(found("pid:[4026531836]").is_empty(), "the host's");
+    let found = found("pid:[4026532741]");
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].id, found[0].severity),
+        ("pid-namespace", Severity::Impossible)
+    );
+    assert!(found[0].stays() && found[0].remedy.contains("--pid=host"));
+}
+
 #[test]
 fn kernels_with_the_bugs_are_known() {
     let both = ["cve-2026-43392", "cve-2026-43482"];

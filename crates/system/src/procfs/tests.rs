@@ -54,6 +54,24 @@ fn stolen_time_by_cpu() {
 }
 
 #[test]
+fn of_very_many_threads_some_are_listed() {
+    let root = tempfile::tempdir().unwrap();
+    for tid in 7..27 {
+        std::fs::create_dir_all(root.path().join(format!("7/task/{tid}"))).unwrap();
+    }
+    let process = Proc::at(root.path()).process(7);
+    let all: Vec<u32> = (7..27).collect();
+    assert_eq!(process.threads(), all);
+    assert_eq!(
+        (process.some_threads(20), process.some_threads(21)),
+        (all.clone(), all.clone())
+    );
+    let some = process.some_threads(5);
+    assert!(some.len() == 5 && some.is_sorted(), "{some:?}");
+    assert!(some.iter().all(|tid| all.contains(tid)), "{some:?}");
+}
+
+#[test]
 fn no_thread_is_overlooked_while_others_end() {
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Before counting begins: the migrater has to find out, and the host's turns to become regular.
-const WARM_UP: Duration = Duration::from_secs(2);
+/// Before counting begins: the migrater leaves a process alone for 10 s and then has to find out, and the host's
+/// turns have to become regular.
+const WARM_UP: Duration = Duration::from_secs(12);
 /// What is read at once, bytes, and how far apart: every read is a request of its own.
 const BLOCK: usize = 4096;
 const PLACES: u64 = 1 << 16;

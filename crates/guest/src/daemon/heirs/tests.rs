@@ -3,10 +3,8 @@
 
 use super::*;
 use crate::detector::Sighting;
-use crate::guest::{GuestOptions, Source};
-use crate::selection::Selection;
-use crate::state::State;
-use crate::testing::{Sleeper, key_of, was_free};
+use crate::guest::Source;
+use crate::testing::{Sleeper, daemon_in, key_of, was_free};
 use corun_model::{PcpuId, PcpuSet};
 use std::io::{BufRead, BufReader};
 
@@ -21,22 +19,8 @@ impl Scene {
     /// `None`: the daemon may not work here, or there are no two vCPUs to move between.
     fn new(source: Source, script: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let options = GuestOptions {
-            selection: Selection::default(),
-            source,
-            heartbeat: MS,
-            own_permille: 10,
-            state: at("state.json"),
-            status: at("status.json"),
-            metrics: None,
-            run_for: None,
-            notes: |_| (),
-        };
-        let (state, _) =
-            State::open(&options.state, &corun_system::procfs::Proc::default()).unwrap();
         let vcpus = affinity::get(0).unwrap();
-        let mut daemon = Daemon::new(options, state, vcpus).ok()?;
+        let mut daemon = daemon_in(folder.path(), source)?;
         daemon.vcpus = vcpus;
         if vcpus != PcpuSet::first(2) {
             return None;

@@ -42,6 +42,18 @@ pub struct Cgroups {
     pub of_vms: Vec<Option<usize>>,
 }
 
+impl Cgroup {
+    /// One in the root with this weight.
+    pub fn weighing(weight: u32) -> Self {
+        Self {
+            weight,
+            idle: false,
+            quota: None,
+            within: None,
+        }
+    }
+}
+
 impl Quota {
     /// The same as a cap, in whole percent of one pCPU, at least 1.
     pub fn percent(&self) -> u32 {

@@ -13,7 +13,9 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub fn of(said: &Cgroups) -> Self {
+    /// The cgroups that are `said`. A VM in none of them whose weight is known has one of its own in the root: on a host
+    /// a VM's weight is a cgroup's, and virtual time there is not what it is without (dispatcher/group.h).
+    pub fn of(said: &Cgroups, weights: &[Option<u32>]) -> Self {
         let mut table: Vec<GroupConf> = Vec::new();
         for group in said.all.iter().take(MAX_GROUPS) {
             let outer = group.within.and_then(|at| table.get(at));
@@ -21,10 +23,15 @@ impl Groups {
             let parent = group.within.filter(|_| outer.is_some());
             table.push(conf(group, parent, limited));
         }
-        Self {
-            of_vms: said.of_vms.clone(),
-            table,
+        let mut of_vms = said.of_vms.clone();
+        of_vms.resize(weights.len().max(of_vms.len()), None);
+        for (place, weight) in of_vms.iter_mut().zip(weights) {
+            if let (None, Some(weight), true) = (*place, *weight, table.len() < MAX_GROUPS) {
+                *place = Some(table.len());
+                table.push(conf(&Cgroup::weighing(weight), None, false));
+            }
         }
+        Self { of_vms, table }
     }
 
     /// What tasks of this VM name their cgroup by; 0: none.

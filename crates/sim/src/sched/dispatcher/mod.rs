@@ -273,7 +273,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
     }
 
     fn know_cgroups(&mut self, groups: &Cgroups) {
-        self.groups = Groups::of(groups);
+        self.groups = Groups::of(groups, &self.weights);
         for (place, &conf) in self.groups.table.iter().enumerate() {
             self.native.configure_group(place, conf);
         }

@@ -3,12 +3,13 @@
 
 use super::*;
 use crate::detector::Sighting;
-use crate::guest::{GuestOptions, Source};
+use crate::guest::{Cause, GuestOptions, Source};
 use crate::selection::Selection;
 use crate::state::State;
 use crate::testing::{Sleeper, key_of, was_free};
-use corun_model::{PcpuId, PcpuSet};
+use corun_model::{Nanos, PcpuId, PcpuSet};
 use std::io::{BufRead, BufReader};
+use std::sync::atomic::AtomicBool;
 
 /// A daemon with a moved shell, which creates what a test wants.
 struct Scene {
@@ -98,6 +99,16 @@ fn a_thread_is_born_between_its_creation_and_now() {
     let born = born(task.key().start);
     assert!(born.start <= before && before < born.end, "{born:?}");
     assert!(born.end <= clock::now() + 2 * TICK);
+}
+
+#[test]
+fn a_time_without_end_is_none() {
+    let Some(mut scene) = Scene::new(Source::Proc, "sleep 1") else {
+        return;
+    };
+    scene.daemon.options.run_for = Some(Nanos::MAX);
+    let ended = scene.daemon.serve(&AtomicBool::new(true));
+    assert!(matches!(ended, Ok(Cause::Asked)));
 }
 
 #[test]

@@ -164,10 +164,11 @@ static inline u64 fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 
 /*
  * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock advances. Not
- * if the task runs out of turn, being urgent (gang_demand.h) while other tasks are there, nor if it
- * `goes_on` with its turn (turn.h): the clock tells where turns begin. Otherwise each part of a
- * turn would advance the clock, and a task that wakes would be queued behind others that were there
- * before it.
+ * if the task may run out of turn, being urgent (gang_demand.h) or having a deadline
+ * (gang_asymmetric.h), whether or not it is that which got it the pCPU, while other tasks are
+ * there, nor if it `goes_on` with its turn (turn.h): the clock tells where turns begin. Otherwise
+ * each part of a turn would advance the clock, and a task that wakes would be queued behind others
+ * that were there before it.
  */
 static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
 			      u64 now)

@@ -22,7 +22,10 @@
 #include "platform/platform.h"
 #include "retention.h"
 
-/* How far into the queue of a hardware thread one looks. */
+/*
+ * How far into the queue of a hardware thread one looks (assumed: more than wait for one on hosts
+ * that are of any use; what is further behind waits until some of these have run).
+ */
 #define COOKIE_LOOK 32u
 /* The cookie of a vCPU that none has been told for: one for each VM. */
 #define COOKIE_UNKNOWN 0x80000000u

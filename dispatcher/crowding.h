@@ -3,9 +3,10 @@
  * What keeps a task from having a pCPU for itself, as one number by which pCPUs are compared.
  *
  * The hardware threads of an SMT core share its units: two that compute have some 60 % of a core
- * each. So an idle pCPU is worse beside a busy SMT sibling than on a core that idles, and better
- * than one with a task to wait for. The kernel's own schedulers look for idle cores
- * first as well (select_idle_core() in kernel/sched/fair.c, scx_select_cpu_dfl() in ext_idle.c).
+ * each (125 % for two: `host.smt.yield` in docs/parameters.md has the source). So an idle pCPU is
+ * worse beside a busy SMT sibling than on a core that idles, and better than one with a task to
+ * wait for. The kernel's own schedulers look for idle cores first as well (select_idle_core() in
+ * kernel/sched/fair.c, scx_select_cpu_dfl() in ext_idle.c).
  */
 #ifndef CORUN_CROWDING_H
 #define CORUN_CROWDING_H

@@ -126,7 +126,19 @@ RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
 		idles(cpu, c);
 }
 
-/* `prev` still wants `cpu`: it goes on, unless its turn is over or a task that woke interrupts it.
+/*
+ * `prev` still wants `cpu`: it goes on, unless its turn is over or a task that woke interrupts it.
+ * In this order:
+ *
+ * 1. what is left of its turn is noted (turn.h);
+ * 2. between turns, if a look is due, one that is pulled from a busier pCPU takes over;
+ * 3. in the midst of a turn, one that woke and is owed more takes over;
+ * 4. in the midst of a turn, with micro slices, one that is due takes over if `prev` is not, else
+ *    `prev` goes on;
+ * 5. the next of the queue takes over, unless `prev` may go on, wants to and is still the first;
+ * 6. `prev` may not go on: as if it had left;
+ * 7. between turns, if a look is due, it leaves for an idle core if there is one;
+ * 8. else it goes on.
  */
 RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {

@@ -161,8 +161,9 @@ static inline u64 fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 
 /*
  * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock advances, to
- * `reached` at most. Not if the task runs out of turn, being urgent (gang_demand.h) while other
- * tasks are there, nor if it `goes_on` with its turn (turn.h): the clock tells where turns begin.
+ * `reached` at most. Not if the task may run out of turn, being urgent (gang_demand.h) or having a
+ * deadline (gang_asymmetric.h), whether or not it is that which got it the pCPU, while other tasks
+ * are there, nor if it `goes_on` with its turn (turn.h): the clock tells where turns begin.
  * Otherwise each part of a turn would advance the clock, and a task that wakes would be queued
  * behind others that were there before it.
  */

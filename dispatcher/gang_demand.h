@@ -58,6 +58,10 @@ static inline u64 demand_ahead(struct gang *g)
 	return lead > knobs.max_lead ? lead : knobs.max_lead;
 }
 
+/*
+ * A vCPU that a sibling waits for is urgent since then, though it has no urgent time yet: that goes
+ * into `r`, since ranks_before() goes by r->urgent_since.
+ */
 static inline u32 demand_rank(struct ranked *r, struct gang *g, struct cpu_ctx *c)
 {
 	if (!r->urgent_since)

@@ -81,9 +81,9 @@ struct strict_free {
 	u32 number; /* of the slot */
 	u32 round; /* number of the slot in which the round began: VMs served since then are not due
 		    */
-	u32 missed; /* first VM that was due and found too few pCPUs; or NO_VM */
+	u32 missed; /* place of the first VM that was due and found too few pCPUs; or NO_VM */
 	u32 others; /* 1: a VM was not due */
-	u32 spare;  /* slot of the VM that is served first with what is left over */
+	u32 spare;  /* place of the VM that is served first with what is left over, plus 1 */
 };
 
 /*
@@ -111,10 +111,10 @@ struct strict_free {
 		lowest;                                                                            \
 	})
 
-/* How many pCPUs the VM in a slot of the table wants: one per vCPU that is ready or runs. */
-CALLED u32 strict_wanted(u32 slot)
+/* How many pCPUs the VM at a place of the table wants: one per vCPU that is ready or runs. */
+CALLED u32 strict_wanted(u32 place)
 {
-	struct gang g = gang_in(slot);
+	struct gang g = gang_in(place);
 	u32 ready = 0;
 	u32 word, n;
 
@@ -134,10 +134,10 @@ static inline u64 strict_may(struct gang *g, u32 word)
 	return shared(g->conf->pcpus[opaque(word) % MASK_WORDS]);
 }
 
-/* Are `wanted` pCPUs free that the VM in a slot of the table may use, or all that it may use? */
-CALLED u32 strict_fits(u32 slot, u32 wanted, struct strict_free *free)
+/* Are `wanted` pCPUs free that the VM at a place of the table may use, or all that it may use? */
+CALLED u32 strict_fits(u32 place, u32 wanted, struct strict_free *free)
 {
-	struct gang g = gang_in(slot);
+	struct gang g = gang_in(place);
 	u32 all = 0, open = 0;
 	u32 word;
 
@@ -153,14 +153,14 @@ CALLED u32 strict_fits(u32 slot, u32 wanted, struct strict_free *free)
 }
 
 /*
- * Gives the VM in a slot of the table at most `wanted` pCPUs, of those that it may use and that
+ * Gives the VM at a place of the table at most `wanted` pCPUs, of those that it may use and that
  * `which` (TAKE_*) selects. Returns how many it did not get. Only looks at free pCPUs, and removes
  * each that is given away; otherwise opening a slot would take as long as there are VMs times
  * pCPUs.
  */
-CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free)
+CALLED u32 strict_take(u32 place, u32 wanted, u32 which, struct strict_free *free)
 {
-	struct gang g = gang_in(slot);
+	struct gang g = gang_in(place);
 	u32 word, n;
 
 	if (!g.vm || !g.conf || !free || !wanted)
@@ -187,7 +187,7 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free
 			 * A sibling that woke may have claimed the pCPU meanwhile: strict_claim().
 			 */
 			if (c && strict_available(c, i)) {
-				store(c->owner, slot + 1);
+				store(c->owner, place + 1);
 				wanted--;
 			}
 			free->pcpus[opaque(word) % MASK_WORDS] &= ~(1ull << ((u32)i % 64));
@@ -198,28 +198,28 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free
 }
 
 /*
- * Gives the VM in a slot of the table pCPUs for the time slot: one per ready vCPU; or none, and
+ * Gives the VM at a place of the table pCPUs for the time slot: one per ready vCPU; or none, and
  * returns false.
  */
-static inline bool strict_assign(u32 slot, struct strict_free *free)
+static inline bool strict_assign(u32 place, struct strict_free *free)
 {
-	u32 wanted = strict_wanted(slot);
+	u32 wanted = strict_wanted(place);
 
-	if (!strict_fits(slot, wanted, free))
+	if (!strict_fits(place, wanted, free))
 		return false;
-	wanted = strict_take(slot, wanted, TAKE_LONE | TAKE_HERE, free);
-	wanted = strict_take(slot, wanted, TAKE_LONE, free);
-	wanted = strict_take(slot, wanted, TAKE_HERE, free);
-	strict_take(slot, wanted, 0, free);
+	wanted = strict_take(place, wanted, TAKE_LONE | TAKE_HERE, free);
+	wanted = strict_take(place, wanted, TAKE_LONE, free);
+	wanted = strict_take(place, wanted, TAKE_HERE, free);
+	strict_take(place, wanted, 0, free);
 	return true;
 }
 
-/* The slot of the table that is served after `slot`, when serving began with `first`; or NO_VM. */
-static inline u32 strict_next(u32 slot, u32 first)
+/* The place that is served after `place`, when serving began with `first`; or NO_VM. */
+static inline u32 strict_next(u32 place, u32 first)
 {
-	u32 next = active_slot((slot + 1) % MAX_VMS);
+	u32 next = active_slot((place + 1) % MAX_VMS);
 
-	if (next == NO_VM || (next - first) % MAX_VMS <= (slot - first) % MAX_VMS)
+	if (next == NO_VM || (next - first) % MAX_VMS <= (place - first) % MAX_VMS)
 		return NO_VM;
 	return next;
 }
@@ -244,10 +244,10 @@ static inline bool strict_turn(struct gang *g, struct strict_free *free)
 	return true;
 }
 
-/* Serves the VMs that are due in this round, from slot `first` of the table around to it. */
+/* Serves the VMs that are due in this round, from place `first` of the table around to it. */
 CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
 {
-	u32 slot = first;
+	u32 place = first;
 	u32 turn;
 
 	if (!free)
@@ -255,16 +255,16 @@ CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
 	repeat (turn, MAX_VMS) {
 		struct gang g;
 
-		if (slot == NO_VM || (!free->count && free->missed != NO_VM))
+		if (place == NO_VM || (!free->count && free->missed != NO_VM))
 			break;
-		g = gang_in(slot);
+		g = gang_in(place);
 		if (g.mode == GANG_STRICT) {
 			if (!strict_waits_since(&g, free->round, free))
 				free->others = 1;
 			else if (!strict_turn(&g, free) && free->missed == NO_VM)
-				free->missed = slot;
+				free->missed = place;
 		}
-		slot = strict_next(slot, first);
+		place = strict_next(place, first);
 	}
 	return 0;
 }
@@ -272,7 +272,7 @@ CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
 /* Serves the VMs that have had their time slot in this round with the pCPUs that are left over. */
 CALLED u32 strict_serve_others(u32 first, struct strict_free *free)
 {
-	u32 slot = first;
+	u32 place = first;
 	u32 turn;
 
 	if (!free)
@@ -280,13 +280,13 @@ CALLED u32 strict_serve_others(u32 first, struct strict_free *free)
 	repeat (turn, MAX_VMS) {
 		struct gang g;
 
-		if (slot == NO_VM || !free->count)
+		if (place == NO_VM || !free->count)
 			break;
-		g = gang_in(slot);
+		g = gang_in(place);
 		if (g.mode == GANG_STRICT && !strict_waits_since(&g, free->round, free) &&
 		    strict_waits_since(&g, free->number, free) && strict_turn(&g, free))
-			free->spare = slot + 1;
-		slot = strict_next(slot, first);
+			free->spare = place + 1;
+		place = strict_next(place, first);
 	}
 	return 0;
 }

@@ -2,12 +2,12 @@
 /*
  * Pulling: a pCPU with little to do takes a waiting task from one with much.
  *
- * An idle pCPU takes a task that waits elsewhere (work conservation). A busy one looks every
- * knobs.balance_interval, between turns: for a pCPU with so much more load that moving a task makes
- * the two more alike; or else for one whose clock is behind, whose tasks are thus owed more time
- * than those here (fairness: five tasks on four pCPUs take turns at being alone). "Owed more" means
- * by at least half the interval and a slice, so that tasks do not swing back and forth: within a
- * turn, every waiting task falls behind by a part of it.
+ * An idle pCPU takes a task that waits elsewhere (work conservation). A busy one looks after 75 to
+ * 100 % of knobs.balance_interval (look_sooner()), between turns: for a pCPU with so much more load
+ * that moving a task makes the two more alike; or else for one whose clock is behind, whose tasks
+ * are thus owed more time than those here (fairness: five tasks on four pCPUs take turns at being
+ * alone). "Owed more" means by at least half the interval and a slice, so that tasks do not swing
+ * back and forth: within a turn, every waiting task falls behind by a part of it.
  *
  * If no task waits there is nothing to pull, but SMT cores may be shared while other cores idle. So
  * a task that runs beside a busy SMT sibling leaves for an idle core, at the end of a turn and as
@@ -29,8 +29,16 @@
 #include "platform/platform.h"
 #include "slice.h"
 
-/* How many tasks of another queue are looked at before giving up on it. */
+/*
+ * How many tasks of another queue are looked at before giving up on it (assumed: with fewer, vCPUs
+ * of one VM that may not come hide what is behind them, and each more is a cost of every look).
+ */
 #define PULL_LOOK 8
+/*
+ * What numbers are multiplied by to scatter them: a prime near 2^32 divided by the golden ratio
+ * (Knuth, The Art of Computer Programming 3, 6.4).
+ */
+#define SCATTER 2654435761u
 
 /*
  * A VM with more vCPUs than pCPUs that they may use cannot always be balanced. Its vCPUs take turns
@@ -407,13 +415,13 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 }
 
 /*
- * How much sooner than after the interval `cpu` looks next, up to a quarter of it: by no pattern,
- * for turns have one. If a look always came at the same place of it, it would see the same task
- * wait each time.
+ * How much sooner than after the interval `cpu` looks next, up to a quarter of it (assumed): by no
+ * pattern, for turns have one. If a look always came at the same place of it, it would see the same
+ * task wait each time.
  */
 static inline u64 look_sooner(s32 cpu, u64 now)
 {
-	u32 scattered = ((u32)(now >> 10) + (u32)cpu) * 2654435761u >> 16;
+	u32 scattered = ((u32)(now >> 10) + (u32)cpu) * SCATTER >> 16;
 
 	return (knobs.balance_interval >> 2) * scattered >> 16;
 }

@@ -28,7 +28,10 @@
 #define STARVE_LIMIT (WATCHDOG / 5)
 /* How long at most, whatever order says, ns: the guard of VMs in packaging/host.toml has 3 s. */
 #define STARVE_LONG (WATCHDOG / 5 * 2)
-/* How often a pCPU looks, ns. */
+/*
+ * How often a pCPU looks, ns (assumed: a tenth of the limit, so that it is kept to a tenth; a look
+ * goes through the pCPU's queue).
+ */
 #define STARVE_LOOK 100000000ull
 
 /* What rescue_from() has done: nothing; dispatched a task; one that starts out of turn. */
@@ -102,12 +105,12 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 	if (now - shared(c->rescued_at) < STARVE_LOOK)
 		return false;
 	store(c->rescued_at, now);
-	from = NO_PCPU;
 	rescued = rescue_from(cpu, cpu, c, now);
-	if (!rescued)
+	if (!rescued) {
 		from = unresponsive(cpu, now);
-	if (from != NO_PCPU)
-		rescued = rescue_from(from, cpu, c, now);
+		if (from != NO_PCPU)
+			rescued = rescue_from(from, cpu, c, now);
+	}
 	/*
 	 * There may be more of them, and the turn of this one is short (is_rescued()): dispatch
 	 * looks again when it is over. Where tasks wait for so long because turns are long and

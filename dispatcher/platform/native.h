@@ -611,6 +611,9 @@ static inline void callback_end(s32 result)
 	    sizeof(struct task_struct), sizeof(struct task_ctx),      sizeof(struct cpu_ctx),      \
 	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	      sizeof(struct gang_ctx),     \
 	    sizeof(struct pool_conf),	sizeof(struct pcpu_conf),     sizeof(struct group_conf),   \
-	    sizeof(struct group_ctx),	sizeof(struct native_context)};
+	    sizeof(struct group_ctx),	sizeof(struct native_context)};                            \
+	const u32 NAME(name##_gang_modes)[] = {GANG_NONE,      GANG_DYNAMIC, GANG_STRICT,          \
+					       GANG_DEMAND,    GANG_RELAXED, GANG_RELAXED_ALL,     \
+					       GANG_ASYMMETRIC};
 
 #endif

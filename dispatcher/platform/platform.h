@@ -3,7 +3,8 @@
  * Everything that the dispatcher may ask of or do to the world: one tapped function per primitive.
  *
  * The raw_* functions behind them are supplied by bpf.h (kernel) or native.h (simulator, replay);
- * these two and this file are the only places that know where the dispatcher runs.
+ * these two and this file are the only places that know where the dispatcher runs, but for
+ * placement.h and pull.h, which search by index.h where there is one (INDEXED).
  */
 #ifndef CORUN_PLATFORM_H
 #define CORUN_PLATFORM_H

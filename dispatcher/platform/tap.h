@@ -9,7 +9,8 @@
  * on many CPUs replays callback by callback, without knowing how the CPUs interleaved.
  *
  * A walk over a queue ends where no IN_NEXT_QUEUED follows; OUT_WALK separates walks. What passes
- * tap_if() is 0 where its kind does not follow: so may come what older recordings do not have.
+ * tap_if() is recorded only if it is not 0, and is 0 where its kind does not follow: so may come
+ * what older recordings do not have.
  *
  * The numbers are part of the recording's format: append, never renumber.
  */
@@ -41,12 +42,12 @@ enum tap_kind {
 	IN_BOUND = 21,
 	IN_TICK = 22,
 	IN_WAS_VCPU = 23,
-	IN_MICRO = 24, /* recorded only if it is not 0, as are the last four */
+	IN_MICRO = 24, /* by tap_if() */
 	IN_ROOM = 25,
-	IN_RUNS_NOTHING = 26,
-	IN_NO_ANSWER = 27,
-	IN_KEPT = 28,
-	IN_RECOUNTED = 29,
+	IN_RUNS_NOTHING = 26, /* by tap_if() */
+	IN_NO_ANSWER = 27,    /* by tap_if() */
+	IN_KEPT = 28,	      /* by tap_if() */
+	IN_RECOUNTED = 29,    /* by tap_if() */
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

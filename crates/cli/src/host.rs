@@ -293,9 +293,9 @@ fn with_all(args: &Args, said: &Said) -> anyhow::Result<()> {
     options.halt_poll = args.halt_poll;
     options.state_dir.clone_from(&args.state_dir);
     options.limits = Limits {
-        longest_wait: (args.max_wait > 0).then_some(args.max_wait),
-        most_ready: args.max_ready,
-        most_pressure: args.max_pressure,
+        max_wait: (args.max_wait > 0).then_some(args.max_wait),
+        max_ready: args.max_ready,
+        max_pressure: args.max_pressure,
         window: args.window,
     };
     options.notes = |note| output::note(&format!("corun: {note}"));
@@ -379,8 +379,8 @@ fn observed(
 /// How often to tell what a policy would do: not more often than that can be read.
 fn observing_every(said: Nanos) -> Nanos {
     match said {
-        // Never; half of all time can be added to what a clock says.
-        0 => Nanos::MAX / 2,
+        // Never.
+        0 => Nanos::MAX,
         interval => interval.max(100 * time::MS),
     }
 }

@@ -46,7 +46,8 @@ Exit codes:
   1  a run failed, or a file could not be written
   2  wrong usage, or an input that is not valid (stderr says where and why)
   3  corun host handed the host back because a promise was broken
-  4  corun host refused to take the host over, for a reason that does not pass by itself";
+  4  corun host refused to take the host over, for a reason that does not pass by itself
+  130  interrupted: results are shown once all runs are done, so none are";
 
 #[derive(Subcommand)]
 enum Command {

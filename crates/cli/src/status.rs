@@ -76,13 +76,13 @@ fn in_words(status: &HostStatus) -> String {
 fn promises(status: &HostStatus) -> Vec<String> {
     let promises = [
         status
-            .longest_wait_s
+            .max_wait_s
             .map(|time| format!("no vCPU waits for {time} s")),
         status
-            .most_ready_percent
+            .max_ready_percent
             .map(|share| format!("no VM is ready for {share} % of its time")),
         status
-            .most_pressure_percent
+            .max_pressure_percent
             .map(|share| format!("CPU pressure below {share} %")),
     ];
     promises.into_iter().flatten().collect()
@@ -189,7 +189,7 @@ mod tests {
         known.extend(more.as_object().unwrap().clone());
         serde_json::from_value(json!({
             "version": "1", "policy": "jupiter", "policy_for_s": 1.0, "for_s": 1.0,
-            "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+            "max_wait_s": null, "max_ready_percent": null, "max_pressure_percent": null,
             "forced": [], "lapses": 0, "notes": [], "vms": [vm]
         }))
         .unwrap()

@@ -7,7 +7,8 @@
 use crate::layout::MAX_PCPUS;
 use corun_model::time::{MS, US};
 use corun_model::{
-    Claim, Demand, Gang, Nanos, PcpuPlan, PcpuSet, Placement, Pool, Skew, TaskPlan, VmPlan,
+    Claim, Demand, DispatcherParams, Gang, Nanos, PcpuPlan, PcpuSet, Placement, Pool, Sharing,
+    Skew, TaskPlan, VmPlan,
 };
 use std::collections::BTreeMap;
 
@@ -15,6 +16,17 @@ use std::collections::BTreeMap;
 pub const GROUP_NEUTRAL: u32 = 1024;
 /// Weight of an idle cgroup (`cpu.idle`), the kernel's `WEIGHT_IDLEPRIO`.
 pub const GROUP_IDLE: u32 = 3;
+
+/// `enum gang_mode`.
+pub(crate) mod gang_mode {
+    pub(crate) const NONE: u32 = 0;
+    pub(crate) const DYNAMIC: u32 = 1;
+    pub(crate) const STRICT: u32 = 2;
+    pub(crate) const DEMAND: u32 = 3;
+    pub(crate) const RELAXED: u32 = 4;
+    pub(crate) const RELAXED_ALL: u32 = 5;
+    pub(crate) const ASYMMETRIC: u32 = 6;
+}
 
 /// `struct vm_conf`: what the policy wants for a VM.
 #[repr(C)]
@@ -66,6 +78,7 @@ impl VmConf {
             placement: plan.placement.number(),
             weight: weight.unwrap_or(0),
             light: plan.light,
+            gang: gang_mode::NONE,
             ..Self::default()
         };
         let skew = |gang, skew: Skew| Self {
@@ -77,26 +90,29 @@ impl VmConf {
         };
         match plan.gang {
             Gang::None => alone,
-            Gang::Dynamic => Self { gang: 1, ..alone },
+            Gang::Dynamic => Self {
+                gang: gang_mode::DYNAMIC,
+                ..alone
+            },
             Gang::Strict(slots) => Self {
-                gang: 2,
+                gang: gang_mode::STRICT,
                 fill: u32::from(slots.fill),
                 slot: slots.length.max(MS),
                 pcpus: open_to(allowed),
                 ..alone
             },
             Gang::Demand(boost) => Self {
-                gang: 3,
+                gang: gang_mode::DEMAND,
                 wake_boost: boost.wake,
                 flush_boost: if boost.sees_flushes { boost.flush } else { 0 },
                 boost_limit: boost.limit,
                 boost_lead: boost.lead,
                 ..alone
             },
-            Gang::Relaxed(said) => skew(4, said),
-            Gang::RelaxedAll(said) => skew(5, said),
+            Gang::Relaxed(said) => skew(gang_mode::RELAXED, said),
+            Gang::RelaxedAll(said) => skew(gang_mode::RELAXED_ALL, said),
             Gang::Asymmetric(said) => Self {
-                gang: 6,
+                gang: gang_mode::ASYMMETRIC,
                 weight: weight.map_or(0, |weight| part_of(weight, said.has)),
                 period: said.period.max(MS),
                 neutral: said.neutral.max(1),
@@ -323,4 +339,32 @@ pub struct Knobs {
     pub sibling: [u16; MAX_PCPUS],
     /// A pCPU's last-level cache, below `llcs`.
     pub llc: [u16; MAX_PCPUS],
+}
+
+impl Knobs {
+    /// `params` for a host with these pCPUs, of which some share cores and caches. VMs that the policy has not spoken about
+    /// are placed freely; no task has a cgroup, and parts that only some plans need are not looked at.
+    pub fn of(params: &DispatcherParams, online: &PcpuSet, sharing: &Sharing) -> Self {
+        Self {
+            slice: params.slice.max(DispatcherParams::LEAST_SLICE),
+            wakeup_gran: params.wakeup_granularity,
+            sleeper_credit: params.sleeper_credit,
+            max_lead: params.max_lead,
+            balance_interval: params.balance_interval,
+            online: *online,
+            pcpus: online.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0),
+            placement: Placement::Free.number(),
+            slice_timer: u16::from(params.slice_timer),
+            groups: 0,
+            gangs: 0,
+            cores: 0,
+            tasks: 0,
+            micro: 0,
+            llcs: sharing.llcs,
+            online_pcpus: online.len(),
+            pad: 0,
+            sibling: sharing.sibling,
+            llc: sharing.llc,
+        }
+    }
 }

@@ -18,6 +18,8 @@ pub const GANG_VCPUS: usize = 64;
 pub const MAX_GROUPS: usize = 4096;
 /// How deep they may be nested.
 pub const GROUP_LEVELS: usize = 10;
+/// `NO_VM`: what is there instead of a VM's place in the table.
+pub const NO_VM: u32 = u32::MAX;
 /// `enum task_state`: the task wants a pCPU.
 pub const TASK_READY: u32 = 1;
 /// `enum task_state`: the task has a pCPU.

@@ -19,7 +19,7 @@ mod races;
 pub use conf::{GROUP_IDLE, GROUP_NEUTRAL, GroupConf, Knobs, PcpuConf, PoolConf, TaskConf, VmConf};
 pub use layout::{
     CpuCtx, GANG_VCPUS, GROUP_LEVELS, GangCtx, GangVcpu, GroupCtx, HoldCounters, MAX_GROUPS,
-    MAX_PCPUS, MAX_VMS, TASK_READY, TASK_RUNNING, TASK_THROTTLED, TaskCounters, TaskCtx,
+    MAX_PCPUS, MAX_VMS, NO_VM, TASK_READY, TASK_RUNNING, TASK_THROTTLED, TaskCounters, TaskCtx,
     TaskStruct, VmCtx, WAKERS,
 };
 pub use native::{Build, Callback, Kick, Native, Services, passes};

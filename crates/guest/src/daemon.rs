@@ -103,7 +103,8 @@ impl Daemon {
 
     /// Works until it is told to stop.
     pub(crate) fn serve(&mut self, asked: &AtomicBool) -> Result<Cause, GuestError> {
-        let end = self.options.run_for.map(|time| self.began + time);
+        let end = self.options.run_for;
+        let end = end.map(|time| self.began.saturating_add(time));
         loop {
             if asked.load(Ordering::Relaxed) {
                 return Ok(Cause::Asked);

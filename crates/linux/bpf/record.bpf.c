@@ -7,8 +7,7 @@
  * instruction or a call into the kernel but the one that tells the time, and without waking the
  * reader, which comes by itself. All other tasks are on record, too: what competes with vCPUs
  * decides as much as they do. Guest exits come too often for that; they are counted by vCPU and
- * reason
- * (`counts`), and the daemon reads the counts now and then.
+ * reason (`counts`), and the daemon reads the counts now and then.
  *
  * A plain tracing program: it needs BTF, maps in memory and ring buffers (Linux 5.8), no sched_ext.
  * sched_switch tells the state of the thread that leaves since 5.18; before, it is read from the

@@ -10,12 +10,12 @@
 //! Tables of VMs, pools and pCPUs are arrays: if one cannot be written, that is a fault. An entry for a thread takes
 //! memory; if there is none at the moment, it is written in the next period.
 
+use crate::by_id::ById;
 use crate::discovery::{Vcpu, Vm};
 use crate::helpers;
 use crate::knobs::Parts;
-use crate::tables::Tables;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
-use corun_model::{PcpuPlan, PcpuSet, Placement, Plan, Pool, TaskId, TaskPlan, VmPlan, counted};
+use corun_model::{PcpuPlan, PcpuSet, Placement, Plan, Pool, TaskPlan, VmPlan, counted};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -97,28 +97,6 @@ fn unlike_any(conf: PcpuConf) -> PcpuConf {
     }
 }
 
-impl Told for Tables<'_, '_> {
-    fn set_vm_conf(&self, slot: u32, conf: VmConf) -> libbpf_rs::Result<()> {
-        Tables::set_vm_conf(self, slot, conf)
-    }
-
-    fn set_task_conf(&self, pidfd: BorrowedFd<'_>, conf: TaskConf) -> libbpf_rs::Result<bool> {
-        Tables::set_task_conf(self, pidfd, conf)
-    }
-
-    fn set_pool_conf(&self, pool: u32, conf: PoolConf) -> libbpf_rs::Result<()> {
-        Tables::set_pool_conf(self, pool, conf)
-    }
-
-    fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()> {
-        Tables::set_pcpu_conf(self, cpu, conf)
-    }
-
-    fn set_parts(&self, parts: Parts) {
-        Tables::set_parts(self, parts);
-    }
-}
-
 /// Tells the dispatcher what has changed. Pools and homes come first: a VM's mode may rely on them,
 /// and a vCPU whose home is taken back under a mode that wants one may go anywhere. Parts of the
 /// dispatcher are there before the plan that needs them, and until no plan does. Those that gangs need are
@@ -131,7 +109,7 @@ pub(crate) fn apply(
     base: Base,
     to: &impl Told,
 ) -> libbpf_rs::Result<()> {
-    let tasks = InOrder::of(&plan.tasks);
+    let tasks = ById::of(plan.tasks.iter().map(|plan| (plan.task, plan)).collect());
     let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
     let parts = Parts::of(plan);
     let either = host.parts.or(parts);
@@ -144,7 +122,7 @@ pub(crate) fn apply(
     let mut gangs = false;
     for vm in list {
         for vcpu in &mut vm.vcpus {
-            let told = tell_task(vcpu, tasks.get(vcpu.task), base, to);
+            let told = tell_task(vcpu, tasks.get(vcpu.task).copied(), base, to);
             host.remember(told);
         }
         tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
@@ -157,36 +135,6 @@ pub(crate) fn apply(
     };
     tell_parts(&mut host.parts, needed, to);
     Ok(())
-}
-
-/// What a plan says of tasks, to be looked up: mostly there in order, so that sorting them is looking at them once.
-struct InOrder<'a>(Vec<&'a TaskPlan>);
-
-impl<'a> InOrder<'a> {
-    fn of(tasks: &'a [TaskPlan]) -> Self {
-        let mut all: Vec<_> = tasks.iter().collect();
-        // Of several about one task the last counts.
-        all.reverse();
-        all.sort_by_key(|plan| plan.task);
-        all.dedup_by_key(|plan| plan.task);
-        Self(all)
-    }
-
-    fn get(&self, task: TaskId) -> Option<&'a TaskPlan> {
-        self.after_the_first(task).or_else(|| self.searched(task))
-    }
-
-    /// The place that a task has if the plan leaves out no task between the first and it: ids are
-    /// given in sequence.
-    fn after_the_first(&self, task: TaskId) -> Option<&'a TaskPlan> {
-        let at = task.0.checked_sub(self.0.first()?.task.0)? as usize;
-        self.0.get(at).copied().filter(|plan| plan.task == task)
-    }
-
-    fn searched(&self, task: TaskId) -> Option<&'a TaskPlan> {
-        let at = self.0.binary_search_by_key(&task, |plan| plan.task).ok()?;
-        self.0.get(at).copied()
-    }
 }
 
 fn tell_parts(told: &mut Parts, wanted: Parts, to: &impl Told) {

@@ -27,13 +27,13 @@ const ASKED: usize = 2;
 const TOLD: usize = 1 + words_of::<types::task_ctx>();
 
 /// The program, loaded.
-pub(crate) struct TaskBooks {
+pub(crate) struct TaskStates {
     object: Object,
     asked: Mapping,
     told: Mapping,
 }
 
-impl TaskBooks {
+impl TaskStates {
     /// Loads the program, for what the dispatcher keeps in `task_ctxs`.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn threads_are_told_by_number_and_start() {
-        let books = match TaskBooks::load_for(None) {
+        let books = match TaskStates::load_for(None) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 eprintln!("not tested: this takes CAP_BPF");
                 return;

@@ -6,6 +6,7 @@
 //! any other, except that it takes back what the old policy had said (apply.rs).
 
 use crate::apply::{Base, ToldHost, apply};
+use crate::by_id::ById;
 use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::cycles::Cycles;
@@ -30,35 +31,7 @@ use std::path::Path;
 const THOROUGH: Nanos = SEC;
 
 /// The counters of all vCPUs at one time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reading {
-    /// In the order of their ids: a tree of so large values took a third of a look's time.
-    sorted: Vec<(TaskId, Counters)>,
-}
-
-impl Reading {
-    pub(crate) fn of(mut all: Vec<(TaskId, Counters)>) -> Self {
-        all.sort_by_key(|(id, _)| *id);
-        Self { sorted: all }
-    }
-
-    pub(crate) fn get(&self, task: TaskId) -> Option<&Counters> {
-        self.after_the_first(task).or_else(|| self.searched(task))
-    }
-
-    /// Its counters if no vCPU between it and the first one has gone: ids are given in sequence.
-    fn after_the_first(&self, task: TaskId) -> Option<&Counters> {
-        let (first, _) = self.sorted.first()?;
-        let at = task.0.checked_sub(first.0)? as usize;
-        let there = self.sorted.get(at).filter(|(id, _)| *id == task);
-        there.map(|(_, counters)| counters)
-    }
-
-    fn searched(&self, task: TaskId) -> Option<&Counters> {
-        let at = self.sorted.binary_search_by_key(&task, |(id, _)| *id);
-        self.sorted.get(at.ok()?).map(|(_, counters)| counters)
-    }
-}
+pub(crate) type Reading = ById<Counters>;
 
 /// How often siblings shared a pCPU when one looked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,11 +70,14 @@ pub(crate) struct Control {
     host: HostSeen,
     online: PcpuSet,
     began: Nanos,
+    /// When the policy is to be asked next.
     due: Nanos,
     thorough_due: Nanos,
+    /// The counters that the policy was shown last.
     pub(crate) last: Reading,
-    /// When that was read.
+    /// When these were read: the period that it is shown next begins here.
     before: Nanos,
+    /// What the dispatcher was told of the host. What it was told of VMs and vCPUs is with them.
     told: ToldHost,
     /// The VMs that the policy is for; empty: all.
     only: Vec<String>,
@@ -114,8 +90,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// `only`: the VMs that the policy is for, by any of their names; all others are in fair order.
-    /// Empty: it is for all. Comes before the daemon gives up its rights.
+    /// The policy `info`, made of `settings`, in force as of now; the dispatcher is told nothing yet. `only`: the VMs
+    /// that it is for, by any of their names; all others are in fair order. Empty: it is for all. Comes before the
+    /// daemon gives up its rights.
     pub(crate) fn new(
         info: &'static PolicyInfo,
         settings: Settings,
@@ -205,7 +182,7 @@ impl Control {
         status.vms.into_iter().filter_map(thought).collect()
     }
 
-    /// Since when it is.
+    /// Since when the policy has been in force, ns of the monotonic clock.
     pub(crate) fn since(&self) -> Nanos {
         self.since
     }

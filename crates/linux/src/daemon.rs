@@ -73,7 +73,7 @@ impl Daemon {
         let control = Control::new(options.policy, options.settings, only, host, *online);
         let began = clock::now();
         Ok(Self {
-            report_due: began + options.interval.unwrap_or(UNSEEN),
+            report_due: began.saturating_add(options.interval.unwrap_or(UNSEEN)),
             guard: Guard::new(options.limits, began),
             forced: forced.to_vec(),
             last: None,
@@ -96,7 +96,8 @@ impl Daemon {
         mut server: Server,
         asked: &AtomicBool,
     ) -> Result<Cause, HostError> {
-        let end = self.options.run_for.map(|time| self.began + time);
+        let end = self.options.run_for;
+        let end = end.map(|time| self.began.saturating_add(time));
         self.mark_policy()?;
         loop {
             if asked.load(Ordering::Relaxed) {
@@ -158,7 +159,7 @@ impl Daemon {
             false => Some(self.control.read(&dispatcher.tables())?),
         };
         let reading = read.as_ref().unwrap_or(&self.control.last);
-        let pressure = match self.guard.limits().most_pressure {
+        let pressure = match self.guard.limits().max_pressure {
             Some(_) => pressure::cpu_total(),
             None => None,
         };
@@ -343,7 +344,7 @@ impl Daemon {
         let (name, vms) = (self.control.policy().name, &self.control.vms.list);
         let stats = Stats::between(&self.mark, &mark, self.began, stacking, name, vms);
         self.mark = mark;
-        self.report_due = at + self.options.interval.unwrap_or(UNSEEN);
+        self.report_due = at.saturating_add(self.options.interval.unwrap_or(UNSEEN));
         Ok(stats)
     }
 

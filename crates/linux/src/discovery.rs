@@ -14,7 +14,7 @@ use crate::tables::Tables;
 use crate::vcpu_weight::Weights;
 use crate::vm_table::VmSlot;
 use crate::{cgroup, pidfd};
-use corun_dispatcher::{TaskConf, VmConf};
+use corun_dispatcher::{NO_VM, TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_system::affinity;
 use corun_system::procfs::{Process, ThreadKey};
@@ -29,7 +29,7 @@ pub(crate) struct Vcpu {
     pub(crate) task: TaskId,
     pub(crate) key: ThreadKey,
     /// Its number in the VM, if its name tells.
-    pub(crate) number: u32,
+    pub(crate) number: Option<u32>,
     pub(crate) pidfd: OwnedFd,
     pub(crate) allowed: PcpuSet,
     /// What it weighs among its siblings.
@@ -42,16 +42,16 @@ pub(crate) struct Vcpu {
     pub(crate) counters: Option<VcpuCounters>,
 }
 
-/// What the dispatcher's books say of a VM at the moment.
+/// What the dispatcher counts of a VM at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Books {
+pub(crate) struct VmCounts {
     /// vCPUs ready or running.
     pub(crate) occupied: u64,
     /// Sum of their weights.
     pub(crate) active_weight: u64,
 }
 
-impl Books {
+impl VmCounts {
     fn of(slot: &VmSlot) -> Self {
         Self {
             occupied: slot.occupied,
@@ -126,7 +126,7 @@ pub(crate) struct Vm {
     /// Its other threads.
     pub(crate) helpers: Vec<Helper>,
     /// As of the last look.
-    pub(crate) books: Books,
+    pub(crate) counts: VmCounts,
     /// vCPUs the dispatcher counted when threads were looked for last.
     pub(crate) counted: u32,
     /// Whether there is anything to look for.
@@ -161,7 +161,7 @@ impl Vms {
                 continue;
             };
             let vm = &mut self.list[at];
-            vm.books = Books::of(slot);
+            vm.counts = VmCounts::of(slot);
             if thorough {
                 vm.weigh(&all);
                 vm.vcpus.iter_mut().for_each(refresh_allowed);
@@ -234,7 +234,7 @@ impl Vms {
             own_cgroup,
             vcpus: Vec::new(),
             helpers: Vec::new(),
-            books: Books::default(),
+            counts: VmCounts::default(),
             counted: 0,
             settled: Settled::default(),
             left_out: 0,
@@ -294,7 +294,8 @@ impl Vm {
         let new = new.map(|tid| (tid, number(tid))).collect();
         self.left_out = 0;
         self.add_vcpus(new, &weights, tables, next_task);
-        self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
+        self.vcpus
+            .sort_by_key(|vcpu| (vcpu.number.unwrap_or(u32::MAX), vcpu.key.tid));
         let vcpus = self.tids();
         self.left_out += helpers::refresh(&mut self.helpers, &vcpus, &process, tgid, &threads);
         threads.len()
@@ -337,7 +338,7 @@ impl Vm {
     /// that is not known yet is asked for at every look.
     fn may_be_vcpus(&self, mut new: Vec<(u32, Option<u32>)>) -> Vec<(u32, Option<u32>)> {
         let is_named = |(_, number): &(u32, Option<u32>)| number.is_some();
-        let tell = new.iter().any(is_named) || self.vcpus.iter().any(|vcpu| vcpu.number != UNNAMED);
+        let tell = new.iter().any(is_named) || self.vcpus.iter().any(|vcpu| vcpu.number.is_some());
         new.retain(|thread| !tell || is_named(thread));
         new
     }
@@ -382,7 +383,7 @@ fn open_vcpu(
         .map(|(start, allowed)| Vcpu {
             task,
             key: ThreadKey { tgid, tid, start },
-            number: number.unwrap_or(UNNAMED),
+            number,
             pidfd,
             allowed,
             weight: weights.of_thread(tid),
@@ -391,12 +392,6 @@ fn open_vcpu(
             counters: None,
         }))
 }
-
-/// The number of a vCPU whose name tells none.
-const UNNAMED: u32 = u32::MAX;
-
-/// `NO_VM` of the dispatcher.
-const NO_VM: u32 = u32::MAX;
 
 fn refresh_allowed(vcpu: &mut Vcpu) {
     if let Ok(allowed) = affinity::get(vcpu.key.tid) {
@@ -458,9 +453,9 @@ mod tests {
         };
         let (nameless, mixed) = ([(5, None), (6, None)], [(5, None), (6, Some(1))]);
         assert!(!vm.vcpus.is_empty());
-        for number in [UNNAMED, 0] {
+        for number in [None, Some(0)] {
             vm.vcpus.iter_mut().for_each(|vcpu| vcpu.number = number);
-            let all: &[u32] = if number == UNNAMED { &[5, 6] } else { &[] };
+            let all: &[u32] = if number.is_none() { &[5, 6] } else { &[] };
             assert_eq!(asked(&vm, &nameless), all, "some are known");
             assert_eq!(asked(&vm, &mixed), [6], "names tell");
         }

@@ -41,7 +41,7 @@ pub struct HoldsNow {
     pub mean_s: f64,
     /// How long the longest was since corun took over, s.
     pub longest_s: f64,
-    /// How far beyond its timeout the latest ended since corun took over, s.
+    /// The furthest that one ended beyond its timeout since corun took over, s.
     pub latest_s: f64,
 }
 

@@ -327,7 +327,7 @@ mod tests {
         let mut journal = Journal::open(folder.path()).unwrap();
         journal.begin().unwrap();
         let breach = Breach {
-            promise: "longest-wait",
+            promise: "max-wait",
             what: "vCPU 0 waited".to_string(),
         };
         let ended = Err(HostError::RolledBack(breach));

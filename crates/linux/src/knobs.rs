@@ -4,7 +4,8 @@
 //! All are set before it is loaded, and stay, but for what depends on the policy: [`Parts`].
 
 use crate::skel::types;
-use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan, Sharing};
+use corun_dispatcher::Knobs;
+use corun_model::{DispatcherParams, Gang, PcpuSet, Plan, Sharing};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Parts of the dispatcher that only some policies need. Each that is looked at costs every decision, and
@@ -78,27 +79,30 @@ impl<'a> Live<'a> {
     }
 }
 
-/// `params` for a host with these pCPUs, of which some share cores and caches. VMs that the policy has not spoken about yet are placed
-/// freely.
+/// [`Knobs::of`] as what a loaded dispatcher reads. Tasks of a real host have cgroups.
 pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet, sharing: &Sharing) -> types::knobs {
-    let mut raw = types::knobs {
-        slice: params.slice.max(DispatcherParams::LEAST_SLICE),
-        wakeup_gran: params.wakeup_granularity,
-        sleeper_credit: params.sleeper_credit,
-        max_lead: params.max_lead,
-        balance_interval: params.balance_interval,
-        placement: Placement::Free.number(),
-        slice_timer: u16::from(params.slice_timer),
+    let knobs = Knobs::of(params, online, sharing);
+    types::knobs {
+        slice: knobs.slice,
+        wakeup_gran: knobs.wakeup_gran,
+        sleeper_credit: knobs.sleeper_credit,
+        max_lead: knobs.max_lead,
+        balance_interval: knobs.balance_interval,
+        online: *knobs.online.words(),
+        pcpus: knobs.pcpus,
+        placement: knobs.placement,
+        slice_timer: knobs.slice_timer,
         groups: 1,
-        online: *online.words(),
-        llcs: sharing.llcs,
-        online_pcpus: online.len(),
-        sibling: sharing.sibling,
-        llc: sharing.llc,
-        ..types::knobs::default()
-    };
-    raw.pcpus = online.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0);
-    raw
+        gangs: knobs.gangs,
+        cores: knobs.cores,
+        tasks: knobs.tasks,
+        micro: knobs.micro,
+        llcs: knobs.llcs,
+        online_pcpus: knobs.online_pcpus,
+        pad: knobs.pad,
+        sibling: knobs.sibling,
+        llc: knobs.llc,
+    }
 }
 
 #[cfg(test)]

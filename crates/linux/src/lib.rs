@@ -22,6 +22,7 @@
 mod apply;
 mod awaited;
 mod books;
+mod by_id;
 mod cgroup;
 mod confine;
 mod control;

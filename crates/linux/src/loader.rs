@@ -5,7 +5,7 @@
 //! descriptor is closed and goes back to its own.
 
 use crate::awaited::{Awaited, NotSeen};
-use crate::books::TaskBooks;
+use crate::books::TaskStates;
 use crate::knobs::{self, Live};
 use crate::machine;
 use crate::skel::{self, CorunSkel, types};
@@ -20,7 +20,7 @@ use corun_system::clock;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, OpenObject};
 use serde::Serialize;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -106,19 +106,34 @@ impl ExitInfo {
     }
 }
 
+/// `struct lease`.
+#[repr(C)]
+struct Lease {
+    renewed: AtomicU64,
+    lapsed: AtomicU64,
+    lapses: AtomicU64,
+}
+
+const _: () = {
+    assert!(size_of::<Lease>() == size_of::<types::lease>());
+    assert!(offset_of!(Lease, renewed) == offset_of!(types::lease, renewed));
+    assert!(offset_of!(Lease, lapsed) == offset_of!(types::lease, lapsed));
+    assert!(offset_of!(Lease, lapses) == offset_of!(types::lease, lapses));
+};
+
 /// The dispatcher in the kernel.
 pub(crate) struct Dispatcher<'obj> {
     skel: CorunSkel<'obj>,
     link: Option<Link>,
     /// `struct lease` in its .bss.
-    lease: *const [AtomicU64; 3],
+    lease: *const Lease,
     /// `struct knobs` there.
     knobs: *mut types::knobs,
     /// What it knows of pCPUs, there.
     pcpus: *const [types::cpu_ctx; MAX_PCPUS],
     vms: VmTable,
     /// Or why there are none: then tasks are looked up one by one.
-    books: Result<TaskBooks, String>,
+    states: Result<TaskStates, String>,
     /// Or why there is none.
     awaited: Result<Awaited, NotSeen>,
 }
@@ -144,9 +159,8 @@ impl<'obj> Dispatcher<'obj> {
             knobs::raw(params, online, &machine::sharing(online));
         let mut skel = open.load().map_err(load)?;
         let vms = VmTable::map(skel.maps.vm_ctxs.as_fd()).map_err(LoadError::Map)?;
-        const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };
-        let books = TaskBooks::load(skel.maps.task_ctxs.as_fd());
-        let books = books.map_err(|why| format!("{why:#}"));
+        let states = TaskStates::load(skel.maps.task_ctxs.as_fd());
+        let states = states.map_err(|why| format!("{why:#}"));
         let awaited = Awaited::load(skel.maps.task_ctxs.as_fd());
         let bss = skel.maps.bss_data.as_deref_mut();
         let bss = bss.ok_or(LoadError::Object(".bss"))?;
@@ -160,7 +174,7 @@ impl<'obj> Dispatcher<'obj> {
             knobs,
             pcpus,
             vms,
-            books,
+            states,
             awaited,
         })
     }
@@ -221,21 +235,18 @@ impl<'obj> Dispatcher<'obj> {
 
     /// The daemon is there, and answers for its plan (dispatcher/platform/lease.h).
     pub(crate) fn renew_lease(&self) {
-        let [renewed, ..] = self.lease();
-        renewed.store(clock::now(), Ordering::Release);
+        self.lease().renewed.store(clock::now(), Ordering::Release);
     }
 
     /// Has the dispatcher fallen back to fair order? Asked once per lapse: the caller then tells
     /// the plan anew. The lease must have been renewed before.
     pub(crate) fn take_lapse(&self) -> bool {
-        let [_, lapsed, _] = self.lease();
-        lapsed.swap(0, Ordering::AcqRel) != 0
+        self.lease().lapsed.swap(0, Ordering::AcqRel) != 0
     }
 
     /// How often it has.
     pub(crate) fn lapses(&self) -> u64 {
-        let [_, _, lapses] = self.lease();
-        lapses.load(Ordering::Acquire)
+        self.lease().lapses.load(Ordering::Acquire)
     }
 
     /// How crowded its table of cgroups is (dispatcher/platform/cgroup.h).
@@ -251,8 +262,7 @@ impl<'obj> Dispatcher<'obj> {
         }
     }
 
-    /// `struct lease`: renewed, lapsed, lapses.
-    fn lease(&self) -> &[AtomicU64; 3] {
+    fn lease(&self) -> &Lease {
         // SAFETY: points to three aligned u64 in the object's mapped .bss, which lives as long as
         // `skel` and is writable; the kernel and this process access them as whole words only.
         unsafe { &*self.lease }
@@ -285,7 +295,7 @@ impl<'obj> Dispatcher<'obj> {
         Tables::new(
             &self.skel.maps,
             &self.vms,
-            self.books.as_ref().map_err(String::as_str),
+            self.states.as_ref().map_err(String::as_str),
             self.awaited.as_ref().map_err(|(why, _)| *why),
             live,
             pcpus,

@@ -66,15 +66,17 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
         unknown_cookies: 0,
     };
     let sampler = Sampler::new(None);
-    let end = options.run_for.map(|time| observer.began + time);
-    let (mut then, mut due) = (sampler.sample(), observer.began + options.interval);
+    let began = observer.began;
+    let end = options.run_for.map(|time| began.saturating_add(time));
+    let mut then = sampler.sample();
+    let mut due = began.saturating_add(options.interval);
     let mut shown = then.clone();
     while !asked.load(Ordering::Relaxed) && end.is_none_or(|end| clock::now() < end) {
         std::thread::sleep(Duration::from_nanos(observer.policy.period().max(10 * MS)));
         let now = sampler.sample();
         observer.decide(&then, &now);
         if now.at >= due {
-            due = now.at + options.interval;
+            due = now.at.saturating_add(options.interval);
             observer
                 .tell(&shown, &now, &mut options)
                 .map_err(HostError::Output)?;
@@ -234,6 +236,19 @@ fn in_words(line: &Line<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_without_end_is_none() {
+        let options = ObserveOptions {
+            policy: corun_policies::find("balance").unwrap(),
+            settings: Settings::default(),
+            interval: Nanos::MAX,
+            run_for: Some(0),
+            json: false,
+            out: Box::new(io::sink()),
+        };
+        run(options).unwrap();
+    }
 
     #[test]
     fn a_host_without_vms_is_told_of() {

@@ -257,7 +257,7 @@ enum What {
     Misses,
     /// Cycles in which the pCPU was not halted.
     Unhalted,
-    /// What would have been counted of these, had it never been.
+    /// The time stamp counter: what [`What::Unhalted`] would have counted had the pCPU never halted.
     Clock,
     /// Requests of this sort ([`IO`]).
     Io(&'static str),

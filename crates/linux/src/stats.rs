@@ -139,8 +139,8 @@ impl VmStats {
             held_share: ratio(did.retained as f64, all),
             kept_per_s: ratio(did.kept as f64, interval_s),
             switches_per_s: ratio(did.switches as f64, interval_s),
-            occupied: vm.books.occupied,
-            active_weight: vm.books.active_weight,
+            occupied: vm.counts.occupied,
+            active_weight: vm.counts.active_weight,
         }
     }
 }

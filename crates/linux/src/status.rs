@@ -33,11 +33,11 @@ pub struct HostStatus {
     /// How long corun has been in charge, s.
     pub for_s: f64,
     /// What is promised: longest wait, s.
-    pub longest_wait_s: Option<f64>,
+    pub max_wait_s: Option<f64>,
     /// Most ready time of a VM, percent.
-    pub most_ready_percent: Option<f64>,
+    pub max_ready_percent: Option<f64>,
     /// Most CPU pressure, percent.
-    pub most_pressure_percent: Option<f64>,
+    pub max_pressure_percent: Option<f64>,
     /// Findings of the preflight that were forced.
     pub forced: Vec<String>,
     /// How often VMs fell back to fair order because the daemon hung.
@@ -217,9 +217,9 @@ impl HostStatus {
             policy: control.policy().name.to_string(),
             policy_for_s: seconds(beside.now.saturating_sub(control.since())),
             for_s: seconds(beside.now.saturating_sub(beside.began)),
-            longest_wait_s: beside.limits.longest_wait.map(seconds),
-            most_ready_percent: beside.limits.most_ready,
-            most_pressure_percent: beside.limits.most_pressure,
+            max_wait_s: beside.limits.max_wait.map(seconds),
+            max_ready_percent: beside.limits.max_ready,
+            max_pressure_percent: beside.limits.max_pressure,
             forced: beside.forced.to_vec(),
             lapses: beside.lapses,
             cgroups: beside.cgroups,
@@ -289,7 +289,7 @@ fn vcpu_now(
     let told = vcpu.told.unwrap_or_default();
     let ms = |time: u64| (time > 0).then(|| time as f64 / MS as f64);
     VcpuNow {
-        number: (vcpu.number != u32::MAX).then_some(vcpu.number),
+        number: vcpu.number,
         tid: vcpu.key.tid,
         run_s: seconds(counters.run),
         ready_s: seconds(counters.ready),

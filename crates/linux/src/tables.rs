@@ -5,8 +5,9 @@
 //! becomes of its number, and nothing has to walk all tasks of the host, as a BPF task iterator
 //! would.
 
+use crate::apply::Told;
 use crate::awaited::Awaited;
-use crate::books::TaskBooks;
+use crate::books::TaskStates;
 use crate::discovery::Vcpu;
 use crate::knobs::{Live, Parts};
 use crate::skel::{CorunMaps, types};
@@ -84,7 +85,7 @@ impl Pcpus<'_> {
 pub(crate) struct Tables<'a, 'obj> {
     maps: &'a CorunMaps<'obj>,
     vms: &'a VmTable,
-    books: Result<&'a TaskBooks, &'a str>,
+    states: Result<&'a TaskStates, &'a str>,
     awaited: Result<&'a Awaited, AwaitedHidden>,
     live: Live<'a>,
     pcpus: Pcpus<'a>,
@@ -94,7 +95,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     pub(crate) fn new(
         maps: &'a CorunMaps<'obj>,
         vms: &'a VmTable,
-        books: Result<&'a TaskBooks, &'a str>,
+        states: Result<&'a TaskStates, &'a str>,
         awaited: Result<&'a Awaited, AwaitedHidden>,
         live: Live<'a>,
         pcpus: Pcpus<'a>,
@@ -102,7 +103,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         Self {
             maps,
             vms,
-            books,
+            states,
             awaited,
             live,
             pcpus,
@@ -111,7 +112,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
 
     /// What reading them takes more of than it should, a sentence, if it does.
     pub(crate) fn slow_because(&self) -> Option<String> {
-        let why = self.books.err()?;
+        let why = self.states.err()?;
         Some(format!(
             "vCPUs' counters are read one by one, which with hundreds of them takes more of a pCPU: {why}"
         ))
@@ -124,11 +125,6 @@ impl<'a, 'obj> Tables<'a, 'obj> {
             Ok(awaited) => (awaited.look_for(vcpus).err()).map(|_| AwaitedHidden::Refused),
             Err(hidden) => Some(hidden),
         }
-    }
-
-    /// Tells which parts of the dispatcher are needed.
-    pub(crate) fn set_parts(&self, parts: Parts) {
-        self.live.set(parts);
     }
 
     /// Occupied VM slots of a host whose pCPUs have numbers below `pcpus`.
@@ -153,7 +149,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         vcpus: &[&Vcpu],
         mut tell: impl FnMut(&Vcpu, Option<(&types::task_ctx, Nanos)>),
     ) -> libbpf_rs::Result<()> {
-        let Ok(books) = self.books else {
+        let Ok(states) = self.states else {
             return vcpus.iter().try_for_each(|vcpu| {
                 let ctx = self.task(vcpu.pidfd.as_fd())?;
                 tell(vcpu, ctx.as_ref().map(|ctx| (ctx, clock::now())));
@@ -162,7 +158,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         };
         let keys: Vec<_> = vcpus.iter().map(|vcpu| vcpu.key).collect();
         let mut next = vcpus.iter();
-        books.read(&keys, |told| {
+        states.read(&keys, |told| {
             if let Some(vcpu) = next.next() {
                 tell(vcpu, told);
             }
@@ -176,10 +172,11 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         let known = members.filter(|member| member.id != 0);
         Ok(known.map(|member| (member.id, member.costop)).collect())
     }
+}
 
-    /// Tells what the policy wants for the VM in a slot. The dispatcher may read at any time, so
-    /// the entry is void (id 0) until all else is written.
-    pub(crate) fn set_vm_conf(&self, slot: u32, conf: VmConf) -> libbpf_rs::Result<()> {
+impl Told for Tables<'_, '_> {
+    /// The dispatcher may read at any time, so the entry is void (id 0) until all else is written.
+    fn set_vm_conf(&self, slot: u32, conf: VmConf) -> libbpf_rs::Result<()> {
         let key = slot.to_ne_bytes();
         let map = &self.maps.vm_confs;
         let void = VmConf { id: 0, ..conf };
@@ -187,30 +184,25 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         map.update(&key, bytes_of(&conf), MapFlags::ANY)
     }
 
-    /// Tells what a pool is.
-    pub(crate) fn set_pool_conf(&self, pool: u32, conf: PoolConf) -> libbpf_rs::Result<()> {
+    fn set_task_conf(&self, pidfd: BorrowedFd<'_>, conf: TaskConf) -> libbpf_rs::Result<bool> {
+        let key = pidfd.as_raw_fd().to_ne_bytes();
+        let map = &self.maps.task_confs;
+        let told = map.update(&key, bytes_of(&conf), MapFlags::ANY);
+        gone_is_none(told.map(Some)).map(|told| told.is_some())
+    }
+
+    fn set_pool_conf(&self, pool: u32, conf: PoolConf) -> libbpf_rs::Result<()> {
         let map = &self.maps.pool_confs;
         map.update(&pool.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
     }
 
-    /// Tells what is wanted of a pCPU.
-    pub(crate) fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()> {
+    fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()> {
         let map = &self.maps.pcpu_confs;
         map.update(&cpu.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
     }
 
-    /// Tells what the policy wants for a task; false if the task has gone.
-    pub(crate) fn set_task_conf(
-        &self,
-        pidfd: BorrowedFd<'_>,
-        conf: TaskConf,
-    ) -> libbpf_rs::Result<bool> {
-        let key = pidfd.as_raw_fd().to_ne_bytes();
-        let told = self
-            .maps
-            .task_confs
-            .update(&key, bytes_of(&conf), MapFlags::ANY);
-        gone_is_none(told.map(Some)).map(|told| told.is_some())
+    fn set_parts(&self, parts: Parts) {
+        self.live.set(parts);
     }
 }
 

@@ -8,13 +8,12 @@
 //! itself its nice value has no effect.
 
 use crate::cgroup;
+use corun_model::NEUTRAL_WEIGHT;
 use corun_system::procfs::{Proc, Process};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a thread of nice 0 weighs, and a cgroup whose weight has not been set.
-pub(crate) const NEUTRAL: u32 = 100;
 /// `sched_prio_to_weight[]` of kernel/sched/core.c: nice -20 to 19.
 const OF_NICE: [u32; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
@@ -63,7 +62,7 @@ impl Weights {
     pub(crate) fn of_thread(&self, tid: u32) -> u32 {
         self.of_own_cgroup(tid)
             .or_else(|| nice(tid).ok().map(of_nice))
-            .unwrap_or(NEUTRAL)
+            .unwrap_or(NEUTRAL_WEIGHT)
     }
 
     /// The weight of the cgroup that a thread has to itself; `None` if it shares its own with others.
@@ -114,7 +113,7 @@ fn nice(tid: u32) -> io::Result<i32> {
 fn of_nice(nice: i32) -> u32 {
     let at = usize::try_from(nice.saturating_add(20)).unwrap_or(0);
     let weight = OF_NICE[at.min(OF_NICE.len() - 1)];
-    ((weight * NEUTRAL + NICE_0 / 2) / NICE_0).clamp(1, 10_000)
+    ((weight * NEUTRAL_WEIGHT + NICE_0 / 2) / NICE_0).clamp(1, 10_000)
 }
 
 #[cfg(test)]
@@ -142,7 +141,7 @@ mod tests {
         assert_eq!((after, nice_now), (1, 19));
         assert!(before > after);
         assert!(nice(u32::MAX >> 1).is_err());
-        assert_eq!(Weights::of(u32::MAX).of_thread(u32::MAX), NEUTRAL);
+        assert_eq!(Weights::of(u32::MAX).of_thread(u32::MAX), NEUTRAL_WEIGHT);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl DispatcherParams {
             ),
             time(
                 "scheduler.corun.balance_interval",
-                "how often a busy pCPU looks for a busier one",
+                "how often a busy pCPU looks for a busier one: each time after 75 to 100 % of this",
                 default.balance_interval,
                 "assumed: some turns of a crowded pCPU",
                 "4 to 240 ms on experiments/example.toml",

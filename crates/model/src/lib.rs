@@ -30,8 +30,9 @@ pub use nearest::nearest;
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{
-    AwaitedHidden, Claim, Demand, Doing, HostSeen, PcpuPlan, Placement, Plan, Pool, SmtOrder,
-    Snapshot, Status, TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus, Wakers,
+    AwaitedHidden, Claim, Demand, Doing, HostSeen, NEUTRAL_WEIGHT, PcpuPlan, Placement, Plan, Pool,
+    SmtOrder, Snapshot, Status, TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus,
+    Wakers,
 };
 pub use presence::Presence;
 pub use sharing::Sharing;

@@ -170,6 +170,9 @@ impl HostSeen {
     }
 }
 
+/// What a thread of nice 0 weighs, and a cgroup whose `cpu.weight` has not been set.
+pub const NEUTRAL_WEIGHT: u32 = 100;
+
 /// A VM as a policy finds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmSeen {
@@ -411,7 +414,8 @@ pub struct Plan {
     pub tasks: Vec<TaskPlan>,
     /// The pools that vCPUs are assigned to, at most [`Topology::MAX_PCPUS`].
     pub pools: Vec<Pool>,
-    /// Per pCPU; none: nothing is wanted of hardware threads.
+    /// Per pCPU. Empty: hardware threads keep what they were told last; only when another policy takes over is
+    /// nothing wanted of them.
     pub pcpus: Vec<PcpuPlan>,
 }
 

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// What a vCPU did in a period, as far as the host can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signals {
-    /// I/O events: interrupts of devices for it, and requests that it sent to them.
+    /// I/O events. The simulator counts a guest's requests and the interrupts of devices for it; on a host only the
+    /// requests are seen. So a limit that was found on one does not hold on the other.
     pub io_events: Option<u64>,
     /// Pause-loop exits: the CPU noticed that it spins.
     pub pause_exits: Option<u64>,

@@ -87,10 +87,13 @@ const HEAD: &str = "\
 <!-- Written by `corun parameters --markdown`; a test compares it with the code. -->
 # Parameters
 
-Every number that the models stand on, with the default that the code uses, where it comes from, and
-the range that was tried. Those with a scenario key can be set in a [scenario](scenario.md) or with
-`--set KEY=VALUE`; `*` stands for the name of a VM. How results move with one of them is what
-[`corun sensitivity`](sensitivity.md) shows. The same table on the terminal: `corun parameters`.
+The numbers that the models stand on and that can be varied, and the constants of policies and guests: each with
+the default that the code uses, where it comes from, and the range that was tried. Constants of the dispatcher's
+code are beside their use in `dispatcher/*.h`, each with its reason.
+
+Those with a scenario key can be set in a [scenario](scenario.md) or with `--set KEY=VALUE`; `*` stands for the name
+of a VM. How results move with one of them is what [`corun sensitivity`](sensitivity.md) shows. The same table on the
+terminal: `corun parameters`.
 
 | key | default | meaning | source | tried |
 |---|---|---|---|---|

@@ -7,7 +7,7 @@ use crate::names;
 use crate::reader::Reader;
 use crate::suggest::or_nearest;
 use corun_model::time::{MS, SEC};
-use corun_model::{Nanos, time};
+use corun_model::{NEUTRAL_WEIGHT, Nanos, time};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -121,7 +121,7 @@ pub(crate) fn groups(top: &Reader<'_>) -> Vec<Group> {
         names::check(&table, name);
         let group = Group {
             name: name.to_string(),
-            weight: table.whole("weight", WEIGHT).unwrap_or(100),
+            weight: table.whole("weight", WEIGHT).unwrap_or(NEUTRAL_WEIGHT),
             keys: keys(&table, "within", &names),
         };
         if depth(&all, group.keys.within) >= DEEPEST {

@@ -25,7 +25,7 @@ pub struct Disk {
     pub submit: Option<Nanos>,
     /// From completion to the guest's interrupt.
     pub complete: Option<Nanos>,
-    /// Of so many requests one goes to the disk, not to the host's page cache.
+    /// Of so many reads one goes to the disk, the others are answered by the host's page cache. Writes all go to the disk.
     pub page_cache: Option<u32>,
     /// What only solid-state disks have.
     pub ssd: SsdKeys,

@@ -8,8 +8,8 @@ use crate::names;
 use crate::reader::Reader;
 use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
-use corun_model::PcpuSet;
 use corun_model::time::{MS, SEC, US};
+use corun_model::{NEUTRAL_WEIGHT, PcpuSet};
 use std::sync::Arc;
 
 const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
@@ -85,7 +85,7 @@ fn vm(
     }
     let vcpus = table.whole("vcpus", 1..=limits::VCPUS_PER_VM);
     let weight = table.whole("weight", WEIGHT);
-    let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
+    let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(NEUTRAL_WEIGHT);
     let cgroup = cgroups::keys(table, "group", groups);
     let cookie = table.whole("cookie", 0..=u32::MAX).unwrap_or(0);
     let cap = table.whole("cap", 1..=limits::CAP);
@@ -295,7 +295,7 @@ pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<Hos
     for (name, table) in top.named("task") {
         names::check(&table, name);
         let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
-        let weight = table.whole("weight", WEIGHT).unwrap_or(100);
+        let weight = table.whole("weight", WEIGHT).unwrap_or(NEUTRAL_WEIGHT);
         let allowed = table.pcpu_set("allowed", pcpus);
         let helper_of = helper_of(&table, vms);
         let program = table.required(

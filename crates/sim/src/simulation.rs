@@ -13,10 +13,29 @@ use crate::waits::Waits;
 use crate::watch::{Recognition, Watch};
 use corun_model::{Nanos, PcpuId, PcpuSet, Status, TaskId, VmId};
 use corun_policies::Policy;
+use corun_policies::vsmtio::CPU_BOUND;
 use std::collections::BTreeMap;
 
-/// What vSMT-IO calls the vCPUs that it lends second hardware threads to.
-const CPU_BOUND: &str = "CPU";
+/// How long a task was kept from pCPUs, or they from others for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeptBack {
+    /// By its gang.
+    co_stopped: Nanos,
+    /// By a quota.
+    throttled: Nanos,
+    /// pCPUs were held for it so long.
+    held: Nanos,
+}
+
+impl KeptBack {
+    fn since(self, before: Self) -> Self {
+        Self {
+            co_stopped: self.co_stopped.saturating_sub(before.co_stopped),
+            throttled: self.throttled.saturating_sub(before.throttled),
+            held: self.held.saturating_sub(before.held),
+        }
+    }
+}
 
 /// A run under way.
 pub struct Simulation {
@@ -25,11 +44,8 @@ pub struct Simulation {
     load: Box<dyn Load>,
     policy: Option<Control>,
     measured_from: Nanos,
-    /// Each task's co-stop when the warm-up ended.
-    co_stopped_before: Vec<Nanos>,
-    throttled_before: Vec<Nanos>,
-    /// How long pCPUs had been held for each task then.
-    held_before: Vec<Nanos>,
+    /// How long each task had been kept back when the warm-up ended.
+    kept_back_before: Vec<KeptBack>,
     /// When VMs were left alone by the policy, by their ids.
     left_alone: BTreeMap<VmId, LeftAlone>,
     events: u64,
@@ -169,9 +185,7 @@ impl Simulation {
             load,
             policy: None,
             measured_from: 0,
-            co_stopped_before: Vec::new(),
-            throttled_before: Vec::new(),
-            held_before: Vec::new(),
+            kept_back_before: Vec::new(),
             left_alone: BTreeMap::new(),
             events: 0,
             watch: Watch::default(),
@@ -255,9 +269,7 @@ impl Simulation {
             Event::Policy => self.steer(),
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
-                self.co_stopped_before = self.co_stopped();
-                self.throttled_before = self.throttled();
-                self.held_before = self.held();
+                self.kept_back_before = self.kept_back();
                 self.host.reset_accounts();
                 self.watch.begin();
                 self.load.settle(&self.host);
@@ -276,6 +288,7 @@ impl Simulation {
             .decided(&self.host, &plan, |id| control.recognised(id));
         for index in 0..self.host.tasks().count() {
             let id = TaskId::from(index);
+            // vSMT-IO lends these second hardware threads.
             let computes = control.recognised(id) == Some(CPU_BOUND);
             self.host.take_for_computing(id, computes);
         }
@@ -374,23 +387,14 @@ impl Simulation {
         }
     }
 
-    /// Each task's co-stop so far.
-    fn co_stopped(&self) -> Vec<Nanos> {
+    /// How long each task was kept back so far.
+    fn kept_back(&self) -> Vec<KeptBack> {
         let now = self.host.now();
-        let of = |(id, _)| self.sched.co_stopped(now, id);
-        self.host.tasks().map(of).collect()
-    }
-
-    /// How long quotas kept each task from a pCPU so far.
-    fn throttled(&self) -> Vec<Nanos> {
-        let now = self.host.now();
-        let of = |(id, _)| self.sched.throttled(now, id);
-        self.host.tasks().map(of).collect()
-    }
-
-    /// How long pCPUs were held for each task so far.
-    fn held(&self) -> Vec<Nanos> {
-        let of = |(id, _)| self.sched.turns(&self.host, id, Nanos::MAX).retained;
+        let of = |(id, _)| KeptBack {
+            co_stopped: self.sched.co_stopped(now, id),
+            throttled: self.sched.throttled(now, id),
+            held: self.sched.turns(&self.host, id, Nanos::MAX).retained,
+        };
         self.host.tasks().map(of).collect()
     }
 
@@ -418,22 +422,19 @@ impl Simulation {
                 achieved: self.load.achieved(VmId::from(index), now),
             })
             .collect();
-        let (co_stopped, held) = (self.co_stopped(), self.held());
-        let throttled = self.throttled();
+        let kept_back = self.kept_back();
         let mut tasks = Vec::new();
         let mut vcpu_switches = 0;
         for (id, task) in self.host.tasks() {
             let totals = self.host.totals(id);
             if let Some(vm) = task.vm() {
-                vms[vm.index()].vcpus.push(totals);
-                let before = self.co_stopped_before.get(id.index()).copied();
-                vms[vm.index()].co_stopped +=
-                    co_stopped[id.index()].saturating_sub(before.unwrap_or(0));
-                let before = self.throttled_before.get(id.index()).copied();
-                vms[vm.index()].throttled +=
-                    throttled[id.index()].saturating_sub(before.unwrap_or(0));
-                let before = self.held_before.get(id.index()).copied();
-                vms[vm.index()].held += held[id.index()].saturating_sub(before.unwrap_or(0));
+                let before = self.kept_back_before.get(id.index()).copied();
+                let kept_back = kept_back[id.index()].since(before.unwrap_or_default());
+                let vm = &mut vms[vm.index()];
+                vm.vcpus.push(totals);
+                vm.co_stopped += kept_back.co_stopped;
+                vm.throttled += kept_back.throttled;
+                vm.held += kept_back.held;
                 vcpu_switches += totals.switches;
             }
             tasks.push((task.spec.name.clone(), task.vm().is_some(), totals));

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host's cgroups, as a scenario has them.
 
+use corun_model::NEUTRAL_WEIGHT;
 use corun_scenario::{Case, CgroupKeys};
 use corun_sim::load::{Cgroup, Cgroups, Quota};
-
-/// `cpu.weight` of a cgroup of which nothing else is said.
-const WEIGHT: u32 = 100;
 
 /// Of what is said of groups and VMs. A VM with a weight has a cgroup of its own, as a host's have
 /// (`cpu.weight`); one of which nothing is said is in the root, where its vCPUs count one by one.
@@ -16,7 +14,7 @@ pub fn cgroups(case: &Case) -> Cgroups {
     for vm in &case.vms {
         let own = vm.cgroup.or(vm.weight.map(|_| CgroupKeys::default()));
         of_vms.push(own.map(|_| all.len()));
-        all.extend(own.map(|keys| of(vm.weight.unwrap_or(WEIGHT), &keys)));
+        all.extend(own.map(|keys| of(vm.weight.unwrap_or(NEUTRAL_WEIGHT), &keys)));
     }
     Cgroups { all, of_vms }
 }

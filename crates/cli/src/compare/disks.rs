@@ -3,8 +3,8 @@
 
 use super::demand;
 use super::schedulers::{elsewhere, set, unknown};
-use corun_model::Nanos;
 use corun_model::time::{self, SEC};
+use corun_model::{NEUTRAL_WEIGHT, Nanos};
 use corun_scenario::{
     AnticipatoryKeys, DeadlineKeys, Disk, HddKeys, Located, Problems, SsdKeys, Vm,
 };
@@ -17,8 +17,6 @@ use corun_sim::guest::{self, DiskSpec, ThreadSpec};
 /// Size of a VM's image unless said otherwise. Assumed: what small servers are given; it decides how
 /// far apart two VMs' data are.
 const IMAGE: u64 = 32 << 30;
-/// The neutral weight.
-const WEIGHT: u32 = 100;
 
 /// All disks of a case, whose host has so many timer ticks per second.
 ///
@@ -58,7 +56,7 @@ pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, 
         disk,
         size: said.size.as_ref().map_or(IMAGE, |size| size.value),
         share: Share {
-            weight: said.weight.unwrap_or(WEIGHT),
+            weight: said.weight.unwrap_or(NEUTRAL_WEIGHT),
             quota: said.quota,
         },
     };

@@ -294,6 +294,7 @@ mod tests {
         static corun_sizes: [usize; 11];
         static untapped_corun_sizes: [usize; 11];
         static plain_corun_sizes: [usize; 11];
+        static corun_gang_modes: [u32; 7];
     }
 
     /// Fields of the structs that only native builds have.
@@ -317,6 +318,22 @@ mod tests {
         // SAFETY: constant arrays of the C side, of this length.
         let builds = unsafe { [corun_places, untapped_corun_places, plain_corun_places] };
         assert_eq!([ours; 3], builds);
+    }
+
+    #[test]
+    fn gang_modes_have_the_numbers_of_c() {
+        use crate::conf::gang_mode::*;
+        let ours = [
+            NONE,
+            DYNAMIC,
+            STRICT,
+            DEMAND,
+            RELAXED,
+            RELAXED_ALL,
+            ASYMMETRIC,
+        ];
+        // SAFETY: a constant array of the C side, of this length.
+        assert_eq!(ours, unsafe { corun_gang_modes });
     }
 
     #[test]

@@ -68,10 +68,10 @@ impl Book {
 }
 
 /// The books, mapped.
-struct Books(*const Book);
+struct WatchedIo(*const Book);
 
 // SAFETY: the mapping is shared memory of atomics, and stays as long as the process.
-unsafe impl Send for Books {}
+unsafe impl Send for WatchedIo {}
 
 /// A map of `length` bytes, mapped.
 fn mapped<T>(map: &MapHandle, length: usize) -> io::Result<*const T> {
@@ -111,7 +111,7 @@ impl Awake {
     }
 }
 
-impl Books {
+impl WatchedIo {
     fn map(map: &MapHandle) -> io::Result<Self> {
         Ok(Self(mapped(map, MOST * size_of::<Book>())?))
     }
@@ -136,7 +136,7 @@ pub(crate) struct Traced {
     _links: Vec<Link>,
     index: MapHandle,
     heirs: MapHandle,
-    books: Books,
+    books: WatchedIo,
     watched: BTreeMap<u32, Watched>,
     free: Vec<usize>,
     /// What the kernel tells beside requests.
@@ -240,7 +240,7 @@ fn start(
         })?;
         builder.build()?
     };
-    let (books, index) = (Books::map(&map("books")?)?, map("watched")?);
+    let (books, index) = (WatchedIo::map(&map("books")?)?, map("watched")?);
     let (heirs, awake) = (map("heirs")?, Awake::map(&map("awake")?)?);
     let traced = Traced {
         object,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::discovery::{Books, Settled};
+use crate::discovery::{Settled, VmCounts};
 use crate::helpers::Helper;
 use crate::inventory::Role;
 use corun_model::{
@@ -121,11 +121,11 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
     let vcpu = |task: u32| Vcpu {
         task: TaskId(task),
         key: key(task),
-        number: task % 2,
+        number: Some(task % 2),
         // Any descriptor will do: it is never used here.
         pidfd: File::open("/dev/null").unwrap().into(),
         allowed: PcpuSet::first(2),
-        weight: crate::vcpu_weight::NEUTRAL,
+        weight: corun_model::NEUTRAL_WEIGHT,
         told: None,
         owed: None,
         counters: None,
@@ -147,7 +147,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         weight: None,
         vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],
         helpers: vec![helper(10 * vm + 5)],
-        books: Books::default(),
+        counts: VmCounts::default(),
         counted: 2,
         settled: Settled::default(),
         left_out: 0,

@@ -25,11 +25,11 @@ const AGAIN: Nanos = 10 * MS;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limits {
     /// How long a vCPU may be ready without being given a pCPU, ns.
-    pub longest_wait: Option<Nanos>,
+    pub max_wait: Option<Nanos>,
     /// Share of the window that a VM's vCPUs may be ready, percent of their time.
-    pub most_ready: Option<f64>,
+    pub max_ready: Option<f64>,
     /// Share of the window in which some task may wait for a pCPU, percent.
-    pub most_pressure: Option<f64>,
+    pub max_pressure: Option<f64>,
     /// The window, ns.
     pub window: Nanos,
 }
@@ -39,9 +39,9 @@ impl Default for Limits {
     /// kernel's watchdog, which takes five.
     fn default() -> Self {
         Self {
-            longest_wait: Some(3 * SEC),
-            most_ready: None,
-            most_pressure: None,
+            max_wait: Some(3 * SEC),
+            max_ready: None,
+            max_pressure: None,
             window: 10 * SEC,
         }
     }
@@ -50,7 +50,7 @@ impl Default for Limits {
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Breach {
-    /// Which: `longest-wait`, `most-ready` or `most-pressure`.
+    /// Which: `max-wait`, `max-ready` or `max-pressure`, as its option.
     pub promise: &'static str,
     /// What was seen.
     pub what: String,
@@ -123,7 +123,7 @@ impl Guard {
             ..Look::default()
         };
         let mut names = BTreeMap::new();
-        let promised = vms.iter().filter(|_| self.limits.most_ready.is_some());
+        let promised = vms.iter().filter(|_| self.limits.max_ready.is_some());
         for vm in promised {
             names.insert(vm.vm.0, vm.name.as_str());
             let spent = look.vms.entry(vm.vm.0).or_default();
@@ -138,7 +138,7 @@ impl Guard {
     /// The vCPU that has waited for too long, at this look and the one before, and was given no
     /// pCPU between them.
     fn longest_wait(&mut self, vms: &[Vm], reading: &Reading) -> Option<Breach> {
-        let limit = self.limits.longest_wait?;
+        let limit = self.limits.max_wait?;
         let before = std::mem::take(&mut self.overdue);
         let mut breach = None;
         for vm in vms {
@@ -174,7 +174,7 @@ impl Guard {
         let elapsed = (now.at - then.at) as f64;
         for (vm, spent) in &now.vms {
             // One that came within the window has not been there for long enough.
-            let (Some(limit), Some(before)) = (self.limits.most_ready, then.vms.get(vm)) else {
+            let (Some(limit), Some(before)) = (self.limits.max_ready, then.vms.get(vm)) else {
                 continue;
             };
             let all = spent.all.saturating_sub(before.all);
@@ -183,7 +183,7 @@ impl Guard {
             if share > limit {
                 let name = names.get(vm).copied().unwrap_or("?");
                 return Some(Breach {
-                    promise: "most-ready",
+                    promise: "max-ready",
                     what: format!(
                         "VM {name} was ready for {share:.1} % of {over:.0} s, {limit} % were promised at \
                          most"
@@ -191,11 +191,11 @@ impl Guard {
                 });
             }
         }
-        let limit = self.limits.most_pressure?;
+        let limit = self.limits.max_pressure?;
         let waited = now.pressure?.saturating_sub(then.pressure?);
         let share = 100.0 * waited as f64 / elapsed;
         (share > limit).then(|| Breach {
-            promise: "most-pressure",
+            promise: "max-pressure",
             what: format!(
                 "tasks waited for a pCPU during {share:.1} % of {over:.0} s, {limit} % were promised at most"
             ),
@@ -205,11 +205,13 @@ impl Guard {
 
 /// A vCPU has waited for so long.
 fn waited(vm: &Vm, vcpu: &Vcpu, waited: Nanos, limit: Nanos) -> Breach {
+    let vcpu_no = vcpu
+        .number
+        .map_or_else(|| "a vCPU".to_string(), |number| format!("vCPU {number}"));
     Breach {
-        promise: "longest-wait",
+        promise: "max-wait",
         what: format!(
-            "vCPU {} of VM {} (thread {}) has waited for a pCPU for {:.1} s, {:.1} s were promised at most",
-            vcpu.number,
+            "{vcpu_no} of VM {} (thread {}) has waited for a pCPU for {:.1} s, {:.1} s were promised at most",
             vm.name,
             vcpu.key.tid,
             seconds(waited),
@@ -238,10 +240,10 @@ mod tests {
         guard.shares(look, &BTreeMap::from([(3, "web")]))
     }
 
-    fn guard(most_ready: Option<f64>, most_pressure: Option<f64>) -> Guard {
+    fn guard(max_ready: Option<f64>, max_pressure: Option<f64>) -> Guard {
         let limits = Limits {
-            most_ready,
-            most_pressure,
+            max_ready,
+            max_pressure,
             window: 10 * SEC,
             ..Limits::default()
         };
@@ -253,7 +255,7 @@ mod tests {
         let mut storage = std::mem::MaybeUninit::uninit();
         let opened = crate::skel::open(&mut storage, false).unwrap();
         let watchdog = Nanos::from(opened.struct_ops.corun().timeout_ms) * MS;
-        assert!(Limits::default().longest_wait.unwrap() + LOOK < watchdog);
+        assert!(Limits::default().max_wait.unwrap() + LOOK < watchdog);
     }
 
     #[test]
@@ -264,7 +266,7 @@ mod tests {
             assert_eq!(seen(&mut guard, at, at.min(4), 0), None, "at {at} s");
         }
         let breach = seen(&mut guard, 10, 4, 0).unwrap();
-        assert_eq!(breach.promise, "most-ready");
+        assert_eq!(breach.promise, "max-ready");
         assert!(breach.what.contains("VM web was ready for 40.0 % of 10 s"));
         // Eight seconds on, the window has but two of these.
         assert!(seen(&mut guard, 11, 4, 0).is_some());
@@ -293,8 +295,19 @@ mod tests {
         assert_eq!(look(&mut guard, 14, 1, 4, 6), None, "another one");
         assert_eq!(guard.due(), 14 * SEC + AGAIN);
         let breach = look(&mut guard, 15, 1, 5, 6).unwrap();
-        assert_eq!(breach.promise, "longest-wait");
+        assert_eq!(breach.promise, "max-wait");
         assert!(breach.what.contains("vCPU 1 of VM vm0") && breach.what.contains("5.0 s"));
+    }
+
+    /// As those of crosvm and kvmtool are.
+    #[test]
+    fn a_vcpu_whose_name_tells_no_number_is_told_by_its_thread() {
+        let mut vm = host().0.remove(0);
+        vm.vcpus[0].number = None;
+        let what = waited(&vm, &vm.vcpus[0], 4 * SEC, 3 * SEC).what;
+        let tid = vm.vcpus[0].key.tid;
+        let begin = format!("a vCPU of VM vm0 (thread {tid}) has waited");
+        assert!(what.starts_with(&begin), "{what}");
     }
 
     #[test]
@@ -308,7 +321,7 @@ mod tests {
         let mut guard = guard(None, Some(90.0));
         assert!((0..=10).all(|at| seen(&mut guard, at, 0, at / 2).is_none()));
         let breaches = (11..30).filter_map(|at| seen(&mut guard, at, 0, at));
-        assert_eq!(breaches.last().unwrap().promise, "most-pressure");
+        assert_eq!(breaches.last().unwrap().promise, "max-pressure");
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Daemon {
             last: began,
             due: began,
             thorough_due: began,
-            end: options.run_for.map(|time| began + time),
+            end: options.run_for.map(|time| began.saturating_add(time)),
             report: Report::new(options.interval, began),
             noted: Notes::default(),
             options,

@@ -38,7 +38,7 @@ impl Report {
     pub(crate) fn new(interval: Option<Nanos>, now: Nanos) -> Self {
         Self {
             interval,
-            due: now + interval.unwrap_or(0),
+            due: now.saturating_add(interval.unwrap_or(0)),
             last: now,
             before: BTreeMap::new(),
         }
@@ -60,7 +60,7 @@ impl Report {
     ) -> Option<Vec<Line>> {
         let interval = self.interval.filter(|_| now >= self.due)?;
         let elapsed = now - self.last;
-        (self.due, self.last) = (now + interval, now);
+        (self.due, self.last) = (now.saturating_add(interval), now);
         let before = std::mem::take(&mut self.before);
         let mut line = |vm: &Vm| {
             let mut sum = Counted::default();

@@ -74,7 +74,7 @@ fn vcpu(fake: &Fake) -> Vcpu {
         task: TaskId(0),
         key: key(fake),
         allowed: corun_system::affinity::get(fake.tid).unwrap(),
-        weight: crate::vcpu_weight::NEUTRAL,
+        weight: corun_model::NEUTRAL_WEIGHT,
     }
 }
 
@@ -539,6 +539,22 @@ fn options(policy: &str) -> StockOptions {
         out: Box::new(io::sink()),
         notes: |_| {},
     }
+}
+
+#[test]
+fn times_without_end_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = StockOptions {
+        interval: Some(Nanos::MAX),
+        run_for: Some(Nanos::MAX),
+        ..options("fair")
+    };
+    let (state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    let mut daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+    let counted = |_| None;
+    assert!(daemon.report.due(clock::now(), &[], counted).is_none());
+    let ended = daemon.serve(&AtomicBool::new(true), preflight::online);
+    assert!(matches!(ended, Ok(Cause::Asked)));
 }
 
 #[test]

@@ -109,7 +109,7 @@ const HOLD_LONGEST: Head = (
 const HOLD_LATEST: Head = (
     "corun_hold_latest_seconds",
     "gauge",
-    "How far beyond its timeout the latest hold ended since corun took over.",
+    "The furthest that a hold ended beyond its timeout since corun took over.",
 );
 const HOLD: Head = (
     "corun_hold_seconds_total",
@@ -413,7 +413,7 @@ mod tests {
         left_alone["wakers"] = "hidden".into();
         sample.daemon = serde_json::from_value(json!({
             "version": "1", "policy": "jupiter", "policy_for_s": 1.0, "for_s": 1.0,
-            "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+            "max_wait_s": null, "max_ready_percent": null, "max_pressure_percent": null,
             "forced": [], "lapses": 0, "notes": [], "vms": [left_alone, vm("db", 7)]
         }))
         .unwrap();
@@ -500,8 +500,8 @@ mod tests {
         let host = FakeHost::new();
         let mut sample = Sampler::below(host.root()).sample();
         let status = serde_json::json!({
-            "version": "1", "policy": "vsmtio", "policy_for_s": 1.0, "for_s": 1.0, "longest_wait_s": null,
-            "most_ready_percent": null, "most_pressure_percent": null, "forced": [], "lapses": 0,
+            "version": "1", "policy": "vsmtio", "policy_for_s": 1.0, "for_s": 1.0, "max_wait_s": null,
+            "max_ready_percent": null, "max_pressure_percent": null, "forced": [], "lapses": 0,
             "holds": {"begun": 6, "woke": 3, "expired": 2, "gave_way": 1, "under_way": 0,
                       "held_s": 0.006, "mean_s": 0.001, "longest_s": 0.003, "latest_s": 0.0001},
             "notes": [], "vms": []

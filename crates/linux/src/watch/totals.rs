@@ -141,7 +141,7 @@ mod tests {
         let vm = json!({"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 0,
             "weight": null, "under_policy": true, "placement": "balance", "vcpus": [vcpu]});
         let status = json!({"version": "1", "policy": "balance", "policy_for_s": 1.0, "for_s": for_s,
-            "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+            "max_wait_s": null, "max_ready_percent": null, "max_pressure_percent": null,
             "forced": [], "lapses": 0, "notes": [], "vms": [vm]});
         Some(serde_json::from_value(status).unwrap())
     }

@@ -129,28 +129,6 @@ fn elsewhere(setting: &Setting, together: u32) -> f64 {
         .product()
 }
 
-/// The equations for two vCPUs, simplified: `P_stack = (R−1)/(CR−1)`; stacked `T_P/2 + T_TS (R+1)/6`;
-/// not stacked `T_P (R−1)/(2R) + T_H/(2R) + T_TS (R²−1)/(6R(C−1))`.
-pub fn two_wanting(setting: &Setting, reading: Period) -> Expected {
-    let (c, r) = (f64::from(setting.pcpus), f64::from(setting.queue));
-    let (period, slice) = (setting.period(reading), setting.slice);
-    Expected {
-        stacking: (r - 1.0) / (c * r - 1.0),
-        stacked: match setting.queue {
-            1 => 0.0,
-            _ => period / 2.0 + slice * (r + 1.0) / 6.0,
-        },
-        balance: period * (r - 1.0) / (2.0 * r)
-            + setting.hold / (2.0 * r)
-            + slice * (r * r - 1.0) / (6.0 * r * (c - 1.0)),
-    }
-}
-
-/// Figure 4B: by what share balance scheduling improves on CFS with two vCPUs and CFS's slices.
-pub fn figure_4b(pcpus: u32, queue: u32, reading: Period) -> f64 {
-    equations(&Setting::figure_4(pcpus, queue), reading).improvement()
-}
-
 /// n over k.
 fn choose(n: u32, k: u32) -> f64 {
     match k <= n {
@@ -164,8 +142,30 @@ fn factorial(n: u32) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The equations for two vCPUs, simplified: `P_stack = (R−1)/(CR−1)`; stacked `T_P/2 + T_TS (R+1)/6`;
+    /// not stacked `T_P (R−1)/(2R) + T_H/(2R) + T_TS (R²−1)/(6R(C−1))`.
+    pub(crate) fn two_wanting(setting: &Setting, reading: Period) -> Expected {
+        let (c, r) = (f64::from(setting.pcpus), f64::from(setting.queue));
+        let (period, slice) = (setting.period(reading), setting.slice);
+        Expected {
+            stacking: (r - 1.0) / (c * r - 1.0),
+            stacked: match setting.queue {
+                1 => 0.0,
+                _ => period / 2.0 + slice * (r + 1.0) / 6.0,
+            },
+            balance: period * (r - 1.0) / (2.0 * r)
+                + setting.hold / (2.0 * r)
+                + slice * (r * r - 1.0) / (6.0 * r * (c - 1.0)),
+        }
+    }
+
+    /// Figure 4B: by what share balance scheduling improves on CFS with two vCPUs and CFS's slices.
+    fn figure_4b(pcpus: u32, queue: u32, reading: Period) -> f64 {
+        equations(&Setting::figure_4(pcpus, queue), reading).improvement()
+    }
 
     const READINGS: [Period; 2] = [Period::Runqueue, Period::Slice];
 

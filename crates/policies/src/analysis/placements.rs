@@ -112,6 +112,8 @@ fn count(queue: u32, placed: &[u32], sum: &mut Sum) {
 /// evenly distributed, so means are those of its middle. Where both run at once, the waiter spins
 /// until the holder is through: that makes overlaps worth as much as the rest of a slice, and the
 /// latency shorter than in step.
+///
+/// For the tests of `corun` (`lock_latency`), which write it into docs/lock-latency.md.
 pub fn out_of_step(queue: u32) -> f64 {
     let (r, half) = (f64::from(queue), 0.5);
     let mut sum = 0.0;
@@ -146,7 +148,8 @@ pub fn out_of_step(queue: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::lock_latency::{Period, equations, two_wanting};
+    use crate::analysis::lock_latency::tests::two_wanting;
+    use crate::analysis::lock_latency::{Period, equations};
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-9)

@@ -9,11 +9,11 @@
 //!
 //! All that is for VMs that do not get what they are entitled to. "If CPU utilization has been
 //! maximized within the CPU share of the VM, we adjust the parameters to lower the priorities": the
-//! dissertation says so of a design it leaves for its cost, a sum per VM, which costs nothing here.
-//! Without it, if VMs that synchronise much share a host and each has its share, all latencies fall
-//! together: no vCPU has precedence over another, and all interrupt each other. So the latencies of
-//! a VM that has its share come back, a step at a time, to what they began with, or rise if other
-//! VMs lack theirs.
+//! dissertation considers this and drops it, since it needs a sum over each VM's vCPUs; here that
+//! sum is there anyway. Without it, if VMs that synchronise much share a host and each has its
+//! share, all latencies fall together: no vCPU has precedence over another, and all interrupt each
+//! other. So the latencies of a VM that has its share come back, a step at a time, to what they
+//! began with, or rise if other VMs lack theirs.
 //!
 //! A vCPU may have the least latency and still not use its slice, since it waits for slower
 //! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each

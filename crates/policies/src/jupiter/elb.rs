@@ -89,7 +89,7 @@ enum Lending {
 
 /// All that was ever lent: what is owed, repaid and written off adds up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Books {
+pub(super) struct LoanTotals {
     pub lent: Nanos,
     pub repaid: Nanos,
     pub written_off: Nanos,
@@ -124,7 +124,7 @@ pub(super) struct Bank {
     owed: BTreeMap<(VmId, VmId), Nanos>,
     /// What was agreed on for the period that has just ended.
     agreed: Vec<Transfer>,
-    books: Books,
+    totals: LoanTotals,
 }
 
 impl VmUse {
@@ -345,14 +345,14 @@ impl Bank {
                 if let Some(owed) = self.owed.get_mut(&(agreed.to, agreed.from)) {
                     let repaid = used.max(given).min(*owed);
                     *owed -= repaid;
-                    self.books.repaid += repaid;
+                    self.totals.repaid += repaid;
                 }
             } else {
                 *self.owed.entry((agreed.from, agreed.to)).or_insert(0) += used;
                 if let Some(from) = from {
                     lent[from] += used;
                 }
-                self.books.lent += used;
+                self.totals.lent += used;
             }
         }
         self.owed.retain(|_, owed| *owed > 0);
@@ -364,7 +364,7 @@ impl Bank {
         // What is under way would be owed at the end of the period.
         self.agreed
             .retain(|agreed| here.contains(&agreed.from) && here.contains(&agreed.to));
-        let written_off = &mut self.books.written_off;
+        let written_off = &mut self.totals.written_off;
         self.owed.retain(|(lender, borrower), owed| {
             let stays = here.contains(lender) && here.contains(borrower);
             *written_off += if stays { 0 } else { *owed };
@@ -466,10 +466,10 @@ impl Bank {
             .range((lender, VmId(0))..=(lender, VmId(u32::MAX)))
     }
 
-    /// The books, and the sum of what is owed.
+    /// The totals, and the sum of what is owed.
     #[cfg(test)]
-    pub fn books(&self) -> (Books, Nanos) {
-        (self.books, self.owed.values().sum())
+    pub fn totals(&self) -> (LoanTotals, Nanos) {
+        (self.totals, self.owed.values().sum())
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What VMs are entitled to: the CPU time of their pCPUs in a period, shared by their weights.
+//! What VMs are entitled to: the CPU time of their pCPUs in a period, shared by their weights. The dissertation speaks of
+//! it (§4.2.2, "the fair share of CPU time"; §4.4.1, "the CPU share of the VM") and leaves open how it is found.
 //!
 //! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the
 //! VMs in it; cpusets that overlap are one part (so a VM whose pCPUs overlap with those of many

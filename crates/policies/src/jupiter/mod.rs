@@ -58,8 +58,8 @@ pub struct Jupiter {
     bank: Bank,
     /// Did hardware hide then which task woke which?
     wakers_hidden: bool,
-    /// When it was asked last.
-    asked: Option<Nanos>,
+    /// When it decided last.
+    decided_at: Option<Nanos>,
 }
 
 impl Jupiter {
@@ -80,14 +80,14 @@ impl Jupiter {
         for known in &mut self.vms {
             known.adjust(lack, &self.params);
         }
-        let parts = self.share(seen, true);
+        let parts = self.divide(seen, true);
         if self.params.rcr {
             self.resolve_conflicts(seen, &parts);
         }
     }
 
     /// VMs and vCPUs come and go.
-    fn meet(&mut self, seen: &Snapshot) {
+    fn update_members(&mut self, seen: &Snapshot) {
         let here = || seen.vms.iter().map(|vm| vm.vm);
         if !self.vms.iter().map(Vm::id).eq(here()) {
             self.bank.forget_all_but(&here().collect());
@@ -109,7 +109,7 @@ impl Jupiter {
 
     /// Tells every VM what it has in the next period, and every vCPU its slice of that.
     /// `settle`: a period is over, so loans go on. Returns the parts that cpusets divide the host into.
-    fn share(&mut self, seen: &Snapshot, settle: bool) -> Vec<Part> {
+    fn divide(&mut self, seen: &Snapshot, settle: bool) -> Vec<Part> {
         let claimant = |vm: &VmSeen| {
             let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
             let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
@@ -215,7 +215,7 @@ impl Jupiter {
     }
 
     /// What holds in the next period.
-    fn say(&self, seen: &Snapshot, plan: &mut Plan) {
+    fn write_plan(&self, seen: &Snapshot, plan: &mut Plan) {
         plan.vms.reserve(seen.vms.len());
         (plan.tasks).reserve(seen.vms.iter().map(|vm| vm.vcpus.len()).sum());
         for (known, vm) in self.vms.iter().zip(&seen.vms) {
@@ -240,9 +240,33 @@ impl Jupiter {
             }));
         }
     }
+}
 
-    /// Its status, computed only on demand, since it is not asked for in most periods.
-    fn think(&self) -> Status {
+impl Policy for Jupiter {
+    fn period(&self) -> Nanos {
+        self.params.period
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        self.update_members(seen);
+        let passed = self.decided_at.map(|then| seen.now.saturating_sub(then));
+        match passed {
+            // New VMs have their slices from the start.
+            None | Some(0) => {
+                for (known, vm) in self.vms.iter_mut().zip(&seen.vms) {
+                    known.leave_forbidden_homes(vm);
+                }
+                let _ = self.divide(seen, false);
+            }
+            Some(passed) => self.adjust(seen, passed),
+        }
+        self.decided_at = Some(seen.now);
+        self.wakers_hidden = seen.host.wakers_hidden;
+        self.write_plan(seen, plan);
+    }
+
+    /// Computed only on demand, since it is not asked for in most periods.
+    fn status(&self) -> Status {
         let vcpu = |claimed: vm::Claimed| VcpuStatus {
             task: claimed.task,
             weight: per_mille(claimed.weight, Claim::NEUTRAL.into()) as u32,
@@ -261,33 +285,6 @@ impl Jupiter {
                 .into_iter()
                 .collect(),
         }
-    }
-}
-
-impl Policy for Jupiter {
-    fn period(&self) -> Nanos {
-        self.params.period
-    }
-
-    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
-        self.meet(seen);
-        match self.asked.map(|asked| seen.now.saturating_sub(asked)) {
-            // New VMs have their slices from the start.
-            None | Some(0) => {
-                for (known, vm) in self.vms.iter_mut().zip(&seen.vms) {
-                    known.leave_forbidden_homes(vm);
-                }
-                let _ = self.share(seen, false);
-            }
-            Some(passed) => self.adjust(seen, passed),
-        }
-        self.asked = Some(seen.now);
-        self.wakers_hidden = seen.host.wakers_hidden;
-        self.say(seen, plan);
-    }
-
-    fn status(&self) -> Status {
-        self.think()
     }
 }
 

@@ -96,11 +96,11 @@ impl JupiterParams {
 
 /// Its numbers that cannot be set.
 pub fn constants() -> Vec<Parameter> {
-    let of = |key, meaning, value: u64, source| {
+    let of = |key, meaning, value: u64, unit, source| {
         Parameter::new(
             key,
             meaning,
-            Value::Number(value as f64, ""),
+            Value::Number(value as f64, unit),
             source,
             "fixed",
         )
@@ -110,31 +110,36 @@ pub fn constants() -> Vec<Parameter> {
             "corun_policies::jupiter::dats::FLOOR",
             "by which factor at most the weight of a vCPU falls below the mean of its VM",
             dats::FLOOR,
+            "times",
             "assumed: who idled for long is not to starve when it wakes; the dissertation has no bound",
         ),
         of(
             "corun_policies::jupiter::dats::CEILING",
-            "so many times what a vCPU weighs by itself its weight may grow to",
+            "a vCPU's weight grows to at most so many times what it weighs by itself",
             dats::CEILING,
+            "times",
             "the dispatcher bounds shares to that (`SHARE_RANGE`); reached by VMs of 74 vCPUs and more. What a VM has \
              borrowed comes on top, and is lost beyond it",
         ),
         of(
             "corun_policies::jupiter::dasl::LOW",
-            "from which part on of the latency that vCPUs begin with a latency is low",
+            "a latency is low from the one that vCPUs begin with, divided by this, down",
             dasl::LOW,
+            "as divisor",
             "assumed: the dissertation (§4.4) has two groups and no border",
         ),
         of(
             "corun_policies::jupiter::elb::USUAL",
-            "a period counts as this part of what a VM uses as a rule",
+            "what a VM uses as a rule is a moving average in which the latest period counts as one part in so many",
             elb::USUAL,
-            "assumed: of less than a second a lender is not to be judged by",
+            "periods",
+            "assumed: a lender is not to be judged by less than a second",
         ),
         of(
             "corun_policies::jupiter::vm::LATELY",
             "for so many periods after siblings woke each other a VM counts as one whose vCPUs do",
             u64::from(vm::LATELY),
+            "periods",
             "assumed: a second; who does so at all does it seldom in some periods. For what is told only, nothing is \
              decided by it",
         ),
@@ -309,7 +314,7 @@ fn of_predictions(default: &JupiterParams) -> Vec<Parameter> {
         ),
         time(
             "policy.jupiter.grain",
-            "differences of run time up to this mean nothing, nor up to an eighth of a slice",
+            "differences of run time up to this, or up to an eighth of the slice where that is less, mean nothing",
             default.grain,
             "the dispatcher's slice: it deals time out in such pieces",
         ),

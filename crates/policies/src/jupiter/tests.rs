@@ -816,8 +816,8 @@ proptest! {
                 let lost = (vm.vcpus() * u64::from(Claim::NEUTRAL)).checked_sub(vm.total_weight());
                 prop_assert!(lost.is_some_and(|by_rounding| by_rounding < vm.vcpus()));
             }
-            let (books, owed) = policy.bank.books();
-            prop_assert_eq!(books.lent, books.repaid + books.written_off + owed);
+            let (totals, owed) = policy.bank.totals();
+            prop_assert_eq!(totals.lent, totals.repaid + totals.written_off + owed);
             for told in &plan.tasks {
                 prop_assert!(told.claim.is_some_and(|claim| (1..=PERIOD).contains(&claim.allotment)));
             }

@@ -103,6 +103,7 @@ impl Monitor {
         // An idle vCPU uses nothing of a slice up.
         self.start = if rest > 0 { now } else { self.start };
         let silence = silence.saturating_sub(rest);
+        // Less than half a beat stolen is the host's own work: interrupts, a kernel thread (assumed).
         let descheduled = newly.is_none_or(|newly| newly > params.heartbeat / 2);
         if silence <= params.gap || !descheduled {
             return Beat::Regular;
@@ -137,7 +138,8 @@ impl Monitor {
 
     /// Does its slice go on after it was `away`? A host's own thread had its pCPU for a moment (EEVDF lets a
     /// vCPU have the rest of its slice then), or the guest held its own beats up. Were that the end of a
-    /// slice, two short ones would spoil what is known of all, and tasks would be caught by the next.
+    /// slice, two short ones would spoil what is known of all, and tasks would be caught by the next. Only the rule that
+    /// learns from its losses (`slices` = 0) is kept from that: the medians are the papers', which know no interruptions.
     fn is_interruption(&self, params: &MigraterParams, away: Nanos) -> bool {
         let usual = self.away.filter(|_| self.seen_start);
         params.slices == 0 && self.brief < MOST_BRIEF && usual.is_some_and(|it| away < it / BRIEF)

@@ -32,7 +32,7 @@ pub struct MigraterParams {
     pub leave: u64,
     /// No vCPU descheduled for so long: nothing is shared, ns.
     pub unshared: Nanos,
-    /// Period of an idle vCPU's heartbeats, ns; not more than `heartbeat`: it beats as others do.
+    /// Period of an idle vCPU's heartbeats, ns. If it is no more than `heartbeat`, idle vCPUs beat as others do.
     pub idle: Nanos,
     /// A silence of more than this is no descheduling but a suspended VM, ns.
     pub suspended: Nanos,

@@ -43,6 +43,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use symbiosis::Cycles;
 use turns::{Computing, Service};
 
+/// What CPU-bound vCPUs are called, as [`Policy::recognised`] tells.
+pub const CPU_BOUND: &str = "CPU";
+/// What I/O-bound ones are.
+pub const IO_BOUND: &str = "I/O";
+
 /// What is known of a vCPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Vcpu {
@@ -62,6 +67,34 @@ struct Vcpu {
     was_io: bool,
     /// Did it spend most of its time on pCPUs dormant there, without the host's doing?
     dormant: bool,
+}
+
+impl Vcpu {
+    /// Learns from what it did in a period. `timeout`: the one desired for its core. Does it begin to compute?
+    fn learn(&mut self, task: &TaskSeen, timeout: Nanos, params: &VsmtIoParams) -> bool {
+        let accounted = task.run + task.ready + task.wait;
+        let hidden = match params.guests && params.retain {
+            true => 0,
+            false => rass::hidden(task.wait, task.turns.wakeups, timeout),
+        };
+        let dormant_for = dormant(task, params.guests);
+        let retained = task.turns.retained.max(hidden).max(dormant_for);
+        let computed = self.computes;
+        // A vCPU that a quota kept from pCPUs for the whole period shows nothing new.
+        if accounted > 0 {
+            self.rate = rass::rate(retained, accounted);
+            self.computes = self.core.is_some() && computes(task, params);
+        }
+        if self.core.is_some() {
+            self.latest = Service::of(task.run, self.weight);
+            self.had = self.had.and(self.latest);
+            self.was_io = self.io;
+        }
+        self.dormant = rass::retains(self.dormant, dormant_for, task.run);
+        self.busy = task.run + task.ready > 0;
+        self.cycles = cycles(task).or(self.cycles);
+        self.computes && !computed
+    }
 }
 
 /// The vCPUs of a core.
@@ -94,7 +127,7 @@ pub struct VsmtIo {
     cooldown: u32,
     smt: bool,
     /// What the host told in the last period, of any vCPU; `None`: there was none.
-    told: Option<Signals>,
+    signals_seen: Option<Signals>,
     /// Has a period passed?
     learned: bool,
 }
@@ -117,7 +150,7 @@ impl VsmtIo {
             looked_at: None,
             cooldown: 0,
             smt: true,
-            told: None,
+            signals_seen: None,
             learned: false,
         }
     }
@@ -125,41 +158,15 @@ impl VsmtIo {
     /// Learns from a period: what vCPUs did, and whether their timeouts served them.
     fn learn(&mut self, seen: &Snapshot) {
         let length = seen.now.saturating_sub(self.looked_at.unwrap_or(0));
-        self.looked_at = Some(seen.now);
         self.learned = true;
         let mut achieved = vec![Performance::default(); self.timeouts.len()];
         let mut begin = Vec::new();
         for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
             let vcpu = self.vcpus.entry(task.task).or_default();
-            let accounted = task.run + task.ready + task.wait;
             let timeout = vcpu.core.and_then(|core| self.timeouts.get(core));
-            let hidden = match self.params.guests && self.params.retain {
-                true => 0,
-                false => rass::hidden(
-                    task.wait,
-                    task.turns.wakeups,
-                    timeout.map_or(0, Ltcr::desired),
-                ),
-            };
-            let dormant = dormant(task, self.params.guests);
-            let retained = task.turns.retained.max(hidden).max(dormant);
-            let computed = vcpu.computes;
-            // A vCPU that a quota kept from pCPUs for the whole period shows nothing new.
-            if accounted > 0 {
-                vcpu.rate = rass::rate(retained, accounted);
-                vcpu.computes = vcpu.core.is_some() && computes(task, &self.params);
-            }
-            if vcpu.core.is_some() {
-                vcpu.latest = Service::of(task.run, vcpu.weight);
-                vcpu.had = vcpu.had.and(vcpu.latest);
-                vcpu.was_io = vcpu.io;
-            }
-            if vcpu.computes && !computed {
+            if vcpu.learn(task, timeout.map_or(0, Ltcr::desired), &self.params) {
                 begin.push(task.task);
             }
-            vcpu.dormant = rass::retains(vcpu.dormant, dormant, task.run);
-            vcpu.busy = task.run + task.ready > 0;
-            vcpu.cycles = cycles(task).or(vcpu.cycles);
             if let Some(of) = vcpu.core.and_then(|core| achieved.get_mut(core)) {
                 note(of, task, vcpu.io, self.params.guests, length);
             }
@@ -381,7 +388,7 @@ impl VsmtIo {
     }
 
     /// What was found out in the last period, for people.
-    fn found(&self) -> Option<String> {
+    fn summary(&self) -> Option<String> {
         let known: Vec<&Vcpu> = (self.vcpus.values())
             .filter(|vcpu| vcpu.core.is_some())
             .collect();
@@ -415,23 +422,23 @@ impl VsmtIo {
     }
 
     /// Signals that this host does not provide, and what is not done for lack of them.
-    fn hidden(&self, told: &Signals) -> Vec<String> {
+    fn missing_signals(&self, signals: &Signals) -> Vec<String> {
         let (params, timeout) = (&self.params, time::show(self.params.timeout));
         let missing = [
             (
-                params.retain && params.adjust && told.instructions.is_none(),
+                params.retain && params.adjust && signals.instructions.is_none(),
                 format!(
                     "of instructions executed (no performance counter): whether CPU-bound vCPUs gain is not \
                      known, and timeouts stay at {timeout}, where they begin"
                 ),
             ),
             (
-                params.symbiosis && told.cycles.is_none(),
+                params.symbiosis && signals.cycles.is_none(),
                 "how the cycles of a vCPU divide: no symbiosis, fair order picks among CPU-bound vCPUs"
                     .to_string(),
             ),
             (
-                params.retain && !params.guests && told.unhalted.is_none(),
+                params.retain && !params.guests && signals.unhalted.is_none(),
                 "unhalted cycles: guests with MWAIT passed through are not recognised".to_string(),
             ),
         ];
@@ -558,7 +565,7 @@ impl Policy for VsmtIo {
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.smt = seen.host.smt.is_some();
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        self.told = vcpus.map(|task| task.signals).reduce(Signals::or);
+        self.signals_seen = vcpus.map(|task| task.signals).reduce(Signals::or);
         if !self.smt {
             return place_all(seen, plan, Placement::Free);
         }
@@ -607,14 +614,14 @@ impl Policy for VsmtIo {
     }
 
     fn status(&self) -> Status {
-        let notes = match &self.told {
+        let notes = match &self.signals_seen {
             _ if !self.smt => vec![
                 "the cores of this host do not have two hardware threads each: plain fair order"
                     .to_string(),
             ],
-            Some(told) => {
-                let mut notes = self.hidden(told);
-                notes.extend(self.found());
+            Some(signals) => {
+                let mut notes = self.missing_signals(signals);
+                notes.extend(self.summary());
                 notes
             }
             None => Vec::new(),
@@ -631,7 +638,7 @@ impl Policy for VsmtIo {
             .get(&task)
             .filter(|_| self.params.rass && self.smt)?;
         vcpu.core?;
-        Some(if vcpu.io { "I/O" } else { "CPU" })
+        Some(if vcpu.io { IO_BOUND } else { CPU_BOUND })
     }
 }
 

@@ -279,7 +279,7 @@ fn people_are_told_which_vcpu_is_taken_for_what_and_how_long_timeouts_are() {
         "{found}"
     );
     let classes = [0, 100].map(|task| policy.recognised(TaskId(task)));
-    assert_eq!(classes, [Some("I/O"), Some("CPU")]);
+    assert_eq!(classes, [Some(IO_BOUND), Some(CPU_BOUND)]);
 }
 
 #[test]

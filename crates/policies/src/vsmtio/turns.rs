@@ -40,6 +40,9 @@ pub struct Service(u64);
 impl Service {
     /// Parts of a ns per unit of weight.
     const PARTS: u32 = 20;
+    /// What is long past fades: the last so many periods or so count (assumed: enough to even out turns, and few enough
+    /// that what a vCPU did seconds ago decides nothing).
+    const FADES: u64 = 8;
 
     /// So much time for this weight.
     pub fn of(time: Nanos, weight: u64) -> Self {
@@ -47,9 +50,9 @@ impl Service {
         Self(u64::try_from(all).unwrap_or(u64::MAX))
     }
 
-    /// After another period with this. What is long past fades: the last eight periods or so count.
+    /// After another period with this.
     pub fn and(self, latest: Self) -> Self {
-        Self((self.0 - self.0 / 8).saturating_add(latest.0))
+        Self((self.0 - self.0 / Self::FADES).saturating_add(latest.0))
     }
 
     /// Without what `time` is for this weight.

@@ -49,19 +49,19 @@ pub fn parameters() -> Vec<Parameter> {
     };
     vec![
         row(
-            "guest::agent::BEAT",
+            "corun_sim::guest::agent::BEAT",
             "a heartbeat's own work, besides its interrupt and two thread switches",
             BEAT,
             "assumed: two system calls of 0.2-0.5 us (lmbench) and as much for the decision",
         ),
         row(
-            "guest::agent::PROBE",
+            "corun_sim::guest::agent::PROBE",
             "a BPF program at a request's beginning or end",
             PROBE,
             "assumed: a map's update, some 100 ns, and the tracepoint",
         ),
         row(
-            "guest::agent::MOVE",
+            "corun_sim::guest::agent::MOVE",
             "moving a task by sched_setaffinity, besides interrupts",
             MOVE,
             "assumed: a system call that takes two runqueues' locks, of the order of a thread switch",

@@ -50,14 +50,14 @@ pub fn parameters() -> Vec<Parameter> {
     let default = BalloonParams::default();
     vec![
         Parameter::new(
-            "guest::balloon::CALL",
+            "corun_sim::guest::balloon::CALL",
             "xBalloon: the system call that has its vCPU sleep, besides a thread switch and the host's",
             Value::Time(CALL),
             "lmbench: system calls of 0.2-0.5 us",
             "the default only",
         ),
         Parameter::new(
-            "guest::BalloonParams::period",
+            "corun_sim::guest::BalloonParams::period",
             "xBalloon: period in which a vCPU's sleep is limited",
             Value::Time(default.period),
             "Suo et al., SoCC 2017: Xen's accounting period",

@@ -11,7 +11,7 @@
 use super::HostTaskSpec;
 use crate::workload::{ParseError, Program};
 use corun_model::time::{MS, SEC, US, exact};
-use corun_model::{Nanos, Parameter, PcpuId, Value};
+use corun_model::{NEUTRAL_WEIGHT, Nanos, Parameter, PcpuId, Value};
 
 /// How busy the host itself is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl HousekeepingParams {
         let task = |pcpu| HostTaskSpec {
             name: format!("{PREFIX}{pcpu}"),
             helper_of: None,
-            weight: 100,
+            weight: NEUTRAL_WEIGHT,
             allowed: [PcpuId(pcpu)].into_iter().collect(),
             program: program.clone(),
         };
@@ -81,7 +81,7 @@ pub fn parameters() -> Vec<Parameter> {
             "0, 2 and 4 (docs/vmigrater.md)",
         ),
         Parameter::new(
-            "crates/sim/src/guest/housekeeping.rs, work",
+            "corun_sim::guest::HousekeepingParams::work",
             "what each of these wake-ups computes, within 50 %",
             Value::Time(default.work),
             "assumed",

@@ -10,7 +10,7 @@
 use super::{Spinning, names};
 use crate::host::TaskSpec;
 use crate::load::VmInfo;
-use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
+use corun_model::{NEUTRAL_WEIGHT, Nanos, PcpuId, PcpuSet, TaskId};
 use corun_recording::{AtEnd, AtStart, Burst, BurstEnd, Recording, Role, Task, WakeCause};
 
 /// Everything that is to be replayed. Tasks are numbered by [`replay_order`].
@@ -248,7 +248,7 @@ fn spec(recording: &Recording, task: &Task, pcpus: u32) -> TaskSpec {
         helper_of,
         weight: match task.role {
             Role::Host => names::weight(&task.comm),
-            _ => names::USUAL_WEIGHT,
+            _ => NEUTRAL_WEIGHT,
         },
         allowed: allowed(task, pcpus),
         last_on: task.first_pcpu.filter(|cpu| cpu.0 < pcpus),

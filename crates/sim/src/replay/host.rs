@@ -67,10 +67,6 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
 /// A switch costs nothing extra, nor does a migration: recorded CPU times begin with the switch to
 /// the task and so hold its cost already. Waking an idle pCPU is not in them; it is estimated from
 /// the quickest wake-ups.
-pub fn suggested_costs(recording: &Recording) -> Costs {
-    costs(recording).0
-}
-
 fn costs(recording: &Recording) -> (Costs, Source) {
     let usual = Costs {
         switch: 0,

@@ -52,7 +52,7 @@ mod tests;
 
 pub use demand::replay_order;
 pub use fidelity::{Compared, Fidelity, Figures, Overall, fidelity};
-pub use host::{Source, SuggestedHost, suggested_costs, suggested_host};
+pub use host::{Source, SuggestedHost, suggested_host};
 pub use ledger::{ReplayReport, VmReplay};
 pub use load::Replay;
 pub use note::{ReplayNote, limits};

@@ -5,8 +5,7 @@
 //! threads they are far off: `khugepaged` is always at nice 19, and one that scans all the time at
 //! nice 0 would take a third of a pCPU that it never had.
 
-/// Weight of a task of nice 0.
-pub(super) const USUAL_WEIGHT: u32 = 100;
+use corun_model::NEUTRAL_WEIGHT;
 
 /// The pCPU in the name of a per-CPU kernel thread such as `kworker/1:2H` or `ksoftirqd/0`.
 pub(super) fn bound_to(comm: &str) -> Option<u32> {
@@ -38,7 +37,7 @@ pub(super) fn weight(comm: &str) -> u32 {
         "ksmd" => 33,
         // Highest-priority workers, nice -20: 88761 of 1024.
         _ if is_urgent_worker(comm) => 8668,
-        _ => USUAL_WEIGHT,
+        _ => NEUTRAL_WEIGHT,
     }
 }
 

@@ -227,14 +227,6 @@ impl Writer<'_> {
 
     fn statement(&mut self, statement: &Statement, depth: u8) {
         match statement {
-            Statement::Compute(length) => self.ops.push(Op::Compute(*length)),
-            Statement::Sleep(length) => self.ops.push(Op::Sleep(*length)),
-            Statement::Count(units, name) => {
-                let name = name.as_deref().unwrap_or("units");
-                let unit = index(&mut self.names.units, name);
-                let units = *units;
-                self.ops.push(Op::Count { unit, units });
-            }
             Statement::Group { name, work, spin } => {
                 // Waits for it are told as those for a mutex of its name.
                 let (group, spin) = (index(&mut self.names.mutexes, name), *spin);
@@ -242,71 +234,6 @@ impl Writer<'_> {
                 self.ops.push(Op::Compute(*work));
                 self.ops.push(Op::GroupDone(group));
             }
-            Statement::Barrier(name) => {
-                let index = index(&mut self.names.barriers, name);
-                self.ops.push(Op::Barrier(index));
-            }
-            Statement::SpinBarrier(name, spin) => {
-                let barrier = index(&mut self.names.spin_barriers, name);
-                let spin = *spin;
-                self.ops.push(Op::SpinBarrier { barrier, spin });
-            }
-            Statement::ConditionBarrier(name, spin) => {
-                let barrier = index(&mut self.names.condition_barriers, name);
-                let spin = *spin;
-                self.ops.push(Op::ConditionBarrier { barrier, spin });
-            }
-            Statement::Send(name) => {
-                let index = index(&mut self.names.queues, name);
-                self.ops.push(Op::Send(index));
-            }
-            Statement::Recv(name) => {
-                let index = index(&mut self.names.queues, name);
-                self.ops.push(Op::Recv(index));
-            }
-            Statement::Memory(memory) => self.ops.push(Op::Memory(*memory)),
-            Statement::Mix(mix) => self.ops.push(Op::Mix(*mix)),
-            Statement::Read(access) => self.ops.push(Op::Read(*access)),
-            Statement::Write(access) => self.ops.push(Op::Write(*access)),
-            Statement::Append(name, bytes) => {
-                let log = index(&mut self.names.logs, name);
-                let bytes = *bytes;
-                self.ops.push(Op::Append { log, bytes });
-            }
-            Statement::Request(port) => {
-                let port = index(&mut self.names.ports, port);
-                self.ops.push(Op::Request(port));
-            }
-            Statement::Reply(port, bytes) => {
-                let port = index(&mut self.names.ports, port);
-                self.ops.push(Op::Reply(port, *bytes));
-            }
-            Statement::Transmit(port, bytes) => {
-                let port = index(&mut self.names.ports, port);
-                self.ops.push(Op::Transmit(port, *bytes));
-            }
-            Statement::Wait(name) => {
-                let condition = index(&mut self.names.conditions, name);
-                let mutex = self.mutexes.last().copied();
-                self.ops.push(Op::Wait { condition, mutex });
-            }
-            Statement::Signal(name) => {
-                let condition = index(&mut self.names.conditions, name);
-                self.ops.push(Op::Signal(condition));
-            }
-            Statement::Broadcast(name) => {
-                let condition = index(&mut self.names.conditions, name);
-                self.ops.push(Op::Broadcast(condition));
-            }
-            Statement::Shootdown => self.ops.push(Op::Shootdown),
-            Statement::Every(period) => self.ops.push(Op::Every(*period)),
-            Statement::Timer(timer) => self.ops.push(Op::Timer {
-                timer: index(&mut self.names.timers, &timer.name),
-                period: timer.period,
-                absolute: timer.absolute,
-            }),
-            Statement::Busy(length) => self.ops.push(Op::Busy(*length)),
-            Statement::Yield => self.ops.push(Op::Yield),
             Statement::Lock(name, body) => {
                 let lock = index(&mut self.names.locks, name);
                 self.ops.push(Op::Lock(lock));
@@ -322,7 +249,65 @@ impl Writer<'_> {
                 self.ops.push(Op::MutexUnlock(mutex));
             }
             Statement::Loop(times, body) => self.repeat(*times, body, depth),
+            leaf => {
+                let op = self.leaf(leaf);
+                self.ops.extend(op);
+            }
         }
+    }
+
+    /// A statement that is one operation; `None`: it is more.
+    fn leaf(&mut self, statement: &Statement) -> Option<Op> {
+        let names = &mut *self.names;
+        Some(match statement {
+            Statement::Compute(length) => Op::Compute(*length),
+            Statement::Sleep(length) => Op::Sleep(*length),
+            Statement::Count(units, name) => Op::Count {
+                unit: index(&mut names.units, name.as_deref().unwrap_or("units")),
+                units: *units,
+            },
+            Statement::Barrier(name) => Op::Barrier(index(&mut names.barriers, name)),
+            Statement::SpinBarrier(name, spin) => Op::SpinBarrier {
+                barrier: index(&mut names.spin_barriers, name),
+                spin: *spin,
+            },
+            Statement::ConditionBarrier(name, spin) => Op::ConditionBarrier {
+                barrier: index(&mut names.condition_barriers, name),
+                spin: *spin,
+            },
+            Statement::Send(name) => Op::Send(index(&mut names.queues, name)),
+            Statement::Recv(name) => Op::Recv(index(&mut names.queues, name)),
+            Statement::Memory(memory) => Op::Memory(*memory),
+            Statement::Mix(mix) => Op::Mix(*mix),
+            Statement::Read(access) => Op::Read(*access),
+            Statement::Write(access) => Op::Write(*access),
+            Statement::Append(name, bytes) => Op::Append {
+                log: index(&mut names.logs, name),
+                bytes: *bytes,
+            },
+            Statement::Request(port) => Op::Request(index(&mut names.ports, port)),
+            Statement::Reply(port, bytes) => Op::Reply(index(&mut names.ports, port), *bytes),
+            Statement::Transmit(port, bytes) => Op::Transmit(index(&mut names.ports, port), *bytes),
+            Statement::Wait(name) => Op::Wait {
+                condition: index(&mut names.conditions, name),
+                mutex: self.mutexes.last().copied(),
+            },
+            Statement::Signal(name) => Op::Signal(index(&mut names.conditions, name)),
+            Statement::Broadcast(name) => Op::Broadcast(index(&mut names.conditions, name)),
+            Statement::Shootdown => Op::Shootdown,
+            Statement::Every(period) => Op::Every(*period),
+            Statement::Timer(timer) => Op::Timer {
+                timer: index(&mut names.timers, &timer.name),
+                period: timer.period,
+                absolute: timer.absolute,
+            },
+            Statement::Busy(length) => Op::Busy(*length),
+            Statement::Yield => Op::Yield,
+            Statement::Group { .. }
+            | Statement::Lock(..)
+            | Statement::Mutex(..)
+            | Statement::Loop(..) => return None,
+        })
     }
 
     fn held_around(&mut self, name: String, body: &[Statement], depth: u8) {

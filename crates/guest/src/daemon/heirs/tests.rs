@@ -3,10 +3,11 @@
 
 use super::*;
 use crate::detector::Sighting;
-use crate::guest::Source;
+use crate::guest::{Cause, Source};
 use crate::testing::{Sleeper, daemon_in, key_of, was_free};
-use corun_model::{PcpuId, PcpuSet};
+use corun_model::{Nanos, PcpuId, PcpuSet};
 use std::io::{BufRead, BufReader};
+use std::sync::atomic::AtomicBool;
 
 /// A daemon with a moved shell, which creates what a test wants.
 struct Scene {
@@ -82,6 +83,16 @@ fn a_thread_is_born_between_its_creation_and_now() {
     let born = born(task.key().start);
     assert!(born.start <= before && before < born.end, "{born:?}");
     assert!(born.end <= clock::now() + 2 * TICK);
+}
+
+#[test]
+fn a_time_without_end_is_none() {
+    let Some(mut scene) = Scene::new(Source::Proc, "sleep 1") else {
+        return;
+    };
+    scene.daemon.options.run_for = Some(Nanos::MAX);
+    let ended = scene.daemon.serve(&AtomicBool::new(true));
+    assert!(matches!(ended, Ok(Cause::Asked)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn vcpu(tid: u32, run_s: f64, ready_s: f64, switches: u64) -> VcpuNow {
 fn status(for_s: f64, vcpus: Vec<VcpuNow>) -> HostStatus {
     let mut status: HostStatus = serde_json::from_value(json!({
         "version": "1", "policy": "fair", "policy_for_s": for_s, "for_s": for_s,
-        "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+        "max_wait_s": null, "max_ready_percent": null, "max_pressure_percent": null,
         "forced": [], "lapses": 2, "notes": [],
         "vms": [
             { "name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 7,

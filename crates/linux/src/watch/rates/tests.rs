@@ -93,7 +93,7 @@ fn throttled_time_is_not_ready_time() {
         };
         serde_json::from_value::<crate::status::HostStatus>(serde_json::json!({
             "version": "1", "policy": "fair", "policy_for_s": 1.0, "for_s": 1.0,
-            "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+            "max_wait_s": null, "max_ready_percent": null, "max_pressure_percent": null,
             "forced": [], "lapses": 0, "notes": [],
             "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 7,
                 "weight": null, "under_policy": true, "placement": "free",
@@ -116,7 +116,7 @@ fn co_stopped_time_is_not_ready_time() {
     let told = |costop_s: f64| {
         serde_json::from_value::<crate::status::HostStatus>(serde_json::json!({
             "version": "1", "policy": "cosched-relaxed", "policy_for_s": 1.0, "for_s": 1.0,
-            "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+            "max_wait_s": null, "max_ready_percent": null, "max_pressure_percent": null,
             "forced": [], "lapses": 0, "notes": [],
             "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 7,
                 "weight": null, "under_policy": true, "placement": "free",

@@ -48,8 +48,8 @@ fn a_vm_that_has_gone_is_owed_nothing() {
     let stays = vm(1, 105, true);
     bank.forget_all_but(&BTreeSet::from([stays.vm]));
     step(&mut bank, &[stays]);
-    let (books, owed) = bank.books();
-    assert_eq!((owed, books.lent), (0, books.repaid + books.written_off));
+    let (totals, owed) = bank.totals();
+    assert_eq!((owed, totals.lent), (0, totals.repaid + totals.written_off));
 }
 
 /// A simple bucket (§4.3): in one step, all that is left.
@@ -216,13 +216,13 @@ fn nothing_is_repaid_to_a_vm_that_cannot_use_more_than_its_own() {
         assert_eq!(step(&mut bank, &vms), [(0, 1, lent, false)]);
     }
     // Of what it can use beyond its own, and no more: what it uses of that is repaid.
-    let (_, owed) = bank.books();
+    let (_, owed) = bank.totals();
     let vms = [one_busy(0, 100, 115), vm(1, 110, false)];
     assert_eq!(step(&mut bank, &vms), [(1, 0, 15, true)]);
     step(&mut bank, &[one_busy(0, 115, 115), vm(1, 80, false)]);
-    let (books, still) = bank.books();
-    assert_eq!(books.repaid, 15 * MS);
-    assert!(owed > 15 * MS && still + books.repaid == books.lent);
+    let (totals, still) = bank.totals();
+    assert_eq!(totals.repaid, 15 * MS);
+    assert!(owed > 15 * MS && still + totals.repaid == totals.lent);
 }
 
 #[test]
@@ -240,10 +240,10 @@ fn debts_of_a_vm_that_has_gone_are_written_off() {
     let mut bank = lent_for(8);
     // Jupiter is off for the borrower, and then it has gone.
     step(&mut bank, &[vm(0, 100, true)]);
-    assert_eq!(bank.books().1, 28 * MS);
+    assert_eq!(bank.totals().1, 28 * MS);
     bank.forget_all_but(&[VmId(0)].into());
-    let (books, owed) = bank.books();
-    assert_eq!((books.written_off, books.repaid, owed), (28 * MS, 0, 0));
+    let (totals, owed) = bank.totals();
+    assert_eq!((totals.written_off, totals.repaid, owed), (28 * MS, 0, 0));
 }
 
 proptest! {
@@ -268,8 +268,8 @@ proptest! {
             bank.close(&vms, &JupiterParams::default());
             let has = bank.agree(&vms, &JupiterParams::default());
             let transfers = &bank.agreed;
-            let (books, owed) = bank.books();
-            prop_assert_eq!(books.lent, books.repaid + books.written_off + owed);
+            let (totals, owed) = bank.totals();
+            prop_assert_eq!(totals.lent, totals.repaid + totals.written_off + owed);
             prop_assert_eq!(has.iter().sum::<Nanos>(), 100 * MS * vms.len() as u64);
             for (vm, has) in vms.iter().zip(has) {
                 prop_assert!(has <= vm.most.max(vm.entitled), "{} of {}", has, vm.most);

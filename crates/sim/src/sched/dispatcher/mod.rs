@@ -115,27 +115,7 @@ impl<K: Kind> Dispatcher<K> {
     fn build(params: DispatcherParams, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus();
         let sharing = Sharing::of_topology(&host.topology);
-        let knobs = Knobs {
-            slice: params.slice.max(DispatcherParams::LEAST_SLICE),
-            wakeup_gran: params.wakeup_granularity,
-            sleeper_credit: params.sleeper_credit,
-            max_lead: params.max_lead,
-            balance_interval: params.balance_interval,
-            online: PcpuSet::first(pcpus),
-            pcpus,
-            placement: 0,
-            slice_timer: u16::from(params.slice_timer),
-            groups: 0,
-            gangs: 0,
-            cores: 0,
-            tasks: 0,
-            micro: 0,
-            llcs: sharing.llcs,
-            online_pcpus: pcpus,
-            pad: 0,
-            sibling: sharing.sibling,
-            llc: sharing.llc,
-        };
+        let knobs = Knobs::of(&params, &PcpuSet::first(pcpus), &sharing);
         Self {
             native: Native::new(knobs, Queues::new(pcpus as usize)),
             timers: vec![EventId::NONE; 2 * pcpus as usize],
@@ -215,8 +195,8 @@ impl<K: Kind> Dispatcher<K> {
         self.native.services().tasks[task.index()].slice > 0
     }
 
-    /// What `balance_one` does: is there something to run on `cpu`? `None` in the answer: `prev`
-    /// keeps the pCPU.
+    /// What `balance_one` does: is there something to run on `cpu`? [`Next::Keep`]: `prev` keeps
+    /// the pCPU.
     fn find_next(&mut self, host: &mut Host, cpu: PcpuId, prev: Option<TaskId>) -> Next {
         let now = host.now();
         if let Some(prev) = prev {

@@ -20,7 +20,8 @@ use super::state::WHOLE;
 use super::tuning::Generation;
 use super::{Fair, Order};
 use crate::host::Host;
-use corun_model::{Nanos, PcpuId, PcpuSet, time::MS};
+use corun_model::time::{MS, SEC};
+use corun_model::{Nanos, PcpuId, PcpuSet};
 use std::ops::Range;
 
 /// What the balancing pCPU is doing.
@@ -83,7 +84,8 @@ impl<O: Order> Fair<O> {
     /// Balances the domains of `cpu` that are due.
     pub(super) fn rebalance(&mut self, host: &mut Host, cpu: PcpuId, mut idle: Idle) {
         let now = host.now();
-        let mut next = now + 60_000 * MS;
+        // As far off as in the kernel if no domain is due before (`rebalance_domains()`: 60 * HZ).
+        let mut next = now + 60 * SEC;
         let mut tried = Tried::Nothing;
         for n in 0..self.domains.depth() {
             let Some(level) = self.domains.level(n) else {
@@ -110,6 +112,7 @@ impl<O: Order> Fair<O> {
 
     /// `get_sd_balance_interval()`.
     pub(super) fn interval(&mut self, cpu: PcpuId, n: usize, level: &Level, idle: Idle) -> Nanos {
+        // `max_load_balance_interval`: HZ * num_online_cpus() / 10 (`update_max_interval()`).
         let most = (100 * MS * self.books.rqs.len() as u64).max(self.tick);
         let own = self.domains.memory(cpu, n).interval;
         let interval = match (idle, self.tuning.balance_interval) {

@@ -29,7 +29,7 @@
 //!   takes all its pCPUs back from one whose vCPUs wake each other as soon as one of those blocks.
 
 use super::gang::State;
-use super::{Books, Fair, Order};
+use super::{Fair, Order, RunqueueAccounts};
 use crate::host::Host;
 use corun_model::{Nanos, PcpuId, TaskId};
 
@@ -77,7 +77,13 @@ impl Calls {
     }
 
     /// Is it fair to all others on `cpu` if `task` goes first because it is called?
-    fn is_fair(&self, task: TaskId, cpu: PcpuId, order: &impl Order, books: &Books) -> bool {
+    fn is_fair(
+        &self,
+        task: TaskId,
+        cpu: PcpuId,
+        order: &impl Order,
+        books: &RunqueueAccounts,
+    ) -> bool {
         let mut others = std::iter::successors(books.members(cpu, true), |&member| {
             books.next_member(member, true)
         });
@@ -92,7 +98,7 @@ impl Calls {
         &self,
         cpu: PcpuId,
         order: &impl Order,
-        books: &Books,
+        books: &RunqueueAccounts,
         now: Nanos,
     ) -> Option<TaskId> {
         let called = self.called[cpu.index()].iter();

@@ -131,7 +131,7 @@ impl<O: Order> Fair<O> {
 #[cfg(test)]
 mod tests {
     use super::super::decay::FULL;
-    use super::super::state::{Books, Member};
+    use super::super::state::{Member, RunqueueAccounts};
     use super::super::{Fair, Join, Leave, Order};
     use super::{Amount, Runqueue};
     use crate::host::{Event, Host, TaskState};
@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// One task, which is a ghost.
-    fn ghost(books: &mut Books) {
+    fn ghost(books: &mut RunqueueAccounts) {
         let mut member = Member::new(FULL, None, PcpuSet::first(2));
         member.ghost = Some(CPU);
         books.tasks.push(member);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_load_of_a_ghost_grows_and_it_is_not_runnable() {
-        let mut books = Books::new(1, MS, 1024);
+        let mut books = RunqueueAccounts::new(1, MS, 1024);
         ghost(&mut books);
         books.age_task(TASK, SEC);
         let part = books.task(TASK).part();

@@ -64,7 +64,7 @@ use corun_model::{Nanos, PcpuId, TaskId};
 use crowds::Crowds;
 use domains::Domains;
 use ranks::Ranks;
-use state::{Books, Member};
+use state::{Member, RunqueueAccounts};
 use throttle::Quotas;
 use weights::{Group, Groups};
 
@@ -72,7 +72,7 @@ use weights::{Group, Groups};
 pub(crate) struct Fair<O> {
     order: O,
     tuning: Tuning,
-    books: Books,
+    books: RunqueueAccounts,
     domains: Domains,
     crowds: Crowds,
     groups: Groups,
@@ -112,7 +112,7 @@ impl<O: Order> Fair<O> {
         Self {
             order,
             tuning,
-            books: Books::new(pcpus, 2 * tuning.migration_cost, whole),
+            books: RunqueueAccounts::new(pcpus, 2 * tuning.migration_cost, whole),
             crowds: Crowds::new(host.topology.pcpus(), &domains),
             // The scheduler knows no seed, its load does.
             dice: (0..pcpus as u64)

@@ -240,7 +240,7 @@ impl Runqueue {
 
 /// All tasks and runqueues.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct RunqueueAccounts {
     pub(crate) tasks: Vec<Member>,
     pub(crate) rqs: Vec<Runqueue>,
     /// Per pCPU, the sum of its members' and ghosts' weights: beside each other, since balancing adds those of whole
@@ -249,7 +249,7 @@ pub(crate) struct Books {
     decay: Decay,
 }
 
-impl Books {
+impl RunqueueAccounts {
     pub(crate) fn new(pcpus: usize, mean_idle: Nanos, whole: u64) -> Self {
         Self {
             tasks: Vec::new(),

@@ -131,6 +131,7 @@ impl Observer {
             vms.push(VmSeen {
                 vm: number,
                 weight: vm.group.weight,
+                effective: None, // no cgroups around it were looked at
                 cookie: cookies::shown(number, cookie),
                 vcpus,
             });

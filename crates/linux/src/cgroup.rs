@@ -8,8 +8,10 @@
 //! service is made for one thing, so processes that are no VMs may be in it as well; a slice is made for many, even
 //! while only one VM is in it.
 
-use std::collections::BTreeSet;
+use corun_policies::weighing::{self, PARTS, Place};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Where cgroup v2 is mounted, alone or beside v1.
@@ -21,16 +23,6 @@ pub(crate) fn mount(root: &Path) -> Option<PathBuf> {
     MOUNTS.iter().map(|path| root.join(path)).find(is_v2)
 }
 
-/// The weight of the VM with this process and cgroup; `None` if it shares its cgroup with another: `is_vm` tells of a
-/// process whether it is one.
-pub(crate) fn weight(tgid: u32, cgroup: &str, is_vm: &dyn Fn(u32) -> bool) -> Option<u32> {
-    weight_in(&mount(Path::new("/"))?, tgid, cgroup, is_vm)
-}
-
-fn weight_in(root: &Path, tgid: u32, cgroup: &str, is_vm: &dyn Fn(u32) -> bool) -> Option<u32> {
-    weight_at(&own_cgroup(root, tgid, cgroup, is_vm)?)
-}
-
 /// The weight of the cgroup with this directory.
 pub(crate) fn weight_at(cgroup: &Path) -> Option<u32> {
     let weight = fs::read_to_string(cgroup.join("cpu.weight")).ok()?;
@@ -39,6 +31,41 @@ pub(crate) fn weight_at(cgroup: &Path) -> Option<u32> {
         .parse()
         .ok()
         .filter(|weight| (1..=10_000).contains(weight))
+}
+
+/// Cgroups by their directories, as read in one look: those that are around many VMs are read once. `None`: no controller
+/// divides CPU time there.
+pub(crate) type Read = BTreeMap<PathBuf, Option<weighing::Cgroup>>;
+
+/// Where a VM is among cgroups, of which it has `own` to itself, else is in `cgroup`. `root` is where they are mounted.
+pub(crate) fn place(root: &Path, own: Option<&Path>, cgroup: &str, read: &mut Read) -> Place {
+    let within = root.join(cgroup.trim_start_matches('/'));
+    let innermost = own.unwrap_or(&within);
+    let mut around: Vec<weighing::Cgroup> = innermost
+        .ancestors()
+        .take_while(|at| *at != root && at.starts_with(root) && !at.ends_with(".."))
+        .filter_map(|at| match read.get(at) {
+            Some(known) => *known,
+            None => *read.entry(at.to_path_buf()).or_insert_with(|| member(at)),
+        })
+        .collect();
+    let own = own
+        .and_then(|own| read.get(own))
+        .is_some_and(Option::is_some);
+    around.reverse();
+    Place { around, own }
+}
+
+/// The cgroup with this directory as a member of the one around it. `cpu.weight` of one with `cpu.idle` says 0.
+fn member(cgroup: &Path) -> Option<weighing::Cgroup> {
+    let idle = fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
+    Some(weighing::Cgroup {
+        id: fs::metadata(cgroup).ok()?.ino(),
+        weight: match idle {
+            true => weighing::IDLE,
+            false => u64::from(weight_at(cgroup)?) * PARTS,
+        },
+    })
 }
 
 /// The cgroup that VM `tgid` has to itself, as said above.
@@ -133,9 +160,41 @@ mod tests {
 
     /// Processes 7, 8 and 70 are VMs.
     fn weight_of(root: &tempfile::TempDir, tgid: u32, cgroup: &str) -> Option<u32> {
-        weight_in(root.path(), tgid, cgroup, &|process| {
-            [7, 8, 70].contains(&process)
-        })
+        let is_vm = |process| [7, 8, 70].contains(&process);
+        weight_at(&own_cgroup(root.path(), tgid, cgroup, &is_vm)?)
+    }
+
+    /// Weights of the cgroups around, in thousandths.
+    #[test]
+    fn what_is_around_a_vm_and_idle_counts() {
+        let root = tree(&[
+            ("low.slice", "", "10\n"),
+            ("low.slice/plain", "", ""),
+            ("low.slice/plain/a.scope", "7\n", "300\n"),
+            ("low.slice/b.scope", "8\n", "0\n"),
+        ]);
+        fs::write(root.path().join("low.slice/b.scope/cpu.idle"), "1\n").unwrap();
+        let (a, b) = ("low.slice/plain/a.scope", "low.slice/b.scope");
+        let mut read = Read::new();
+        let mut of = |own: Option<&str>, cgroup: &str| {
+            let own = own.map(|own| root.path().join(own));
+            let place = place(root.path(), own.as_deref(), cgroup, &mut read);
+            let weights = place.around.iter().map(|cgroup| cgroup.weight);
+            (weights.collect::<Vec<_>>(), place.own, place.around)
+        };
+        let (one, other) = (of(Some(a), "/"), of(Some(b), "/"));
+        assert_eq!((&one.0[..], one.1), (&[10_000, 300_000][..], true));
+        assert_eq!(
+            (&other.0[..], other.1),
+            (&[10_000, weighing::IDLE][..], true)
+        );
+        assert_eq!(one.2[0], other.2[0]);
+        assert_ne!(one.2[1].id, other.2[1].id);
+        // In a slice with others, in one that does not divide CPU time, in the root, and out of it.
+        assert_eq!(of(None, "/low.slice").0, [10_000]);
+        let plain = of(Some("low.slice/plain"), "/");
+        assert_eq!((plain.0, plain.1), (vec![10_000], false));
+        assert_eq!((of(None, "/").0, of(None, "/..").0), (vec![], vec![]));
     }
 
     #[test]

@@ -18,9 +18,10 @@ use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Plan, Snapshot, Status, TaskId, TaskSeen, VmSeen, VmStatus, Wakers,
-    counted,
+    HostSeen, Nanos, PcpuSet, Plan, Snapshot, Status, TaskId, TaskSeen, VmId, VmSeen, VmStatus,
+    Wakers, counted,
 };
+use corun_policies::weighing::{Place, Weighing};
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::clock;
 use corun_system::procfs::ThreadKey;
@@ -79,6 +80,8 @@ pub(crate) struct Control {
     before: Nanos,
     /// What the dispatcher was told of the host. What it was told of VMs and vCPUs is with them.
     told: ToldHost,
+    /// What VMs weigh with the cgroups around theirs.
+    weighing: Weighing,
     /// The VMs that the policy is for; empty: all.
     only: Vec<String>,
     /// How vCPUs' cycles divide, while the policy wants to know.
@@ -123,6 +126,7 @@ impl Control {
             last: Reading::default(),
             before: began,
             told: ToldHost::default(),
+            weighing: Weighing::default(),
             only,
         }
     }
@@ -354,7 +358,7 @@ impl Control {
         Ok(reading)
     }
 
-    fn snapshot(&self, reading: &Reading, now: Nanos) -> Snapshot {
+    fn snapshot(&mut self, reading: &Reading, now: Nanos) -> Snapshot {
         // Counters begin with the task: what was not there then has begun since.
         let nothing = Counters::default();
         let task = |vcpu: &Vcpu, tids: &[(u32, TaskId)]| {
@@ -375,6 +379,7 @@ impl Control {
         let mut vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
+            effective: None,
             cookie: self.cookies.of(vm.vm),
             vcpus: {
                 tids.clear();
@@ -390,12 +395,17 @@ impl Control {
                 false => others.push(vm(it)),
             }
         }
-        Snapshot {
+        let mut seen = Snapshot {
             now: now - self.began,
             host: self.host.clone(),
             vms,
             others,
-        }
+        };
+        let places = self.vms.list.iter().map(|vm| (vm.vm, &vm.place));
+        let places: BTreeMap<VmId, &Place> = places.collect();
+        self.weighing
+            .weigh(&mut seen, &|vm| places.get(&vm).copied());
+        seen
     }
 }
 

@@ -16,6 +16,7 @@ use crate::vm_table::VmSlot;
 use crate::{cgroup, pidfd};
 use corun_dispatcher::{NO_VM, TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
+use corun_policies::weighing::Place;
 use corun_system::affinity;
 use corun_system::procfs::{Process, ThreadKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,6 +123,8 @@ pub(crate) struct Vm {
     pub(crate) own_cgroup: Option<PathBuf>,
     /// `cpu.weight` of that.
     pub(crate) weight: Option<u32>,
+    /// The cgroups around it, and what they weigh.
+    pub(crate) place: Place,
     pub(crate) vcpus: Vec<Vcpu>,
     /// Its other threads.
     pub(crate) helpers: Vec<Helper>,
@@ -155,15 +158,16 @@ impl Vms {
         let places = self.list.iter().map(|vm| vm.slot).zip(0..);
         let places: BTreeMap<u32, usize> = places.collect();
         let all: BTreeSet<u32> = slots.iter().map(|slot| slot.id).collect();
+        let mut read = cgroup::Read::new();
         for slot in slots {
             let known = places.get(&slot.at).copied();
-            let Some(at) = known.or_else(|| self.add(slot.at, slot.id, &all)) else {
+            let Some(at) = known.or_else(|| self.add(slot.at, slot.id, &all, &mut read)) else {
                 continue;
             };
             let vm = &mut self.list[at];
             vm.counts = VmCounts::of(slot);
             if thorough {
-                vm.weigh(&all);
+                vm.weigh(&all, &mut read);
                 vm.vcpus.iter_mut().for_each(refresh_allowed);
             }
             let threads = || Process::here(vm.key.tgid).thread_count().unwrap_or(0);
@@ -212,7 +216,13 @@ impl Vms {
     }
 
     /// A VM that has just turned up; `None` if it has already gone again.
-    fn add(&mut self, slot: u32, tgid: u32, all: &BTreeSet<u32>) -> Option<usize> {
+    fn add(
+        &mut self,
+        slot: u32,
+        tgid: u32,
+        all: &BTreeSet<u32>,
+        read: &mut cgroup::Read,
+    ) -> Option<usize> {
         let process = Process::here(tgid);
         let start = process.start()?;
         let words = process.words()?;
@@ -230,6 +240,7 @@ impl Vms {
             name: identity.name.clone(),
             identity,
             weight: own_cgroup.as_deref().and_then(cgroup::weight_at),
+            place: place(own_cgroup.as_deref(), cgroup.as_deref(), read),
             cgroup,
             own_cgroup,
             vcpus: Vec::new(),
@@ -254,8 +265,9 @@ impl Vms {
 
 impl Vm {
     /// Brings its weight up to date. Which cgroup is its own takes listing processes: that is looked up when it goes
-    /// to another one, or its own is gone, and when its threads are looked at. `all`: the processes of all VMs.
-    fn weigh(&mut self, all: &BTreeSet<u32>) {
+    /// to another one, or its own is gone, and when its threads are looked at. `all`: the processes of all VMs. `read`: the
+    /// cgroups that have been read in this look.
+    fn weigh(&mut self, all: &BTreeSet<u32>, read: &mut cgroup::Read) {
         let cgroup = Process::here(self.key.tgid).cgroup();
         let is_there = |own: &PathBuf| own.exists();
         if cgroup != self.cgroup || !self.own_cgroup.as_ref().is_none_or(is_there) {
@@ -263,6 +275,7 @@ impl Vm {
             self.find_cgroup(all);
         }
         self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
+        self.place = place(self.own_cgroup.as_deref(), self.cgroup.as_deref(), read);
     }
 
     /// Looks up which cgroup is its own.
@@ -405,6 +418,12 @@ fn own_cgroup(tgid: u32, cgroup: Option<&str>, all: &BTreeSet<u32>) -> Option<Pa
     cgroup::own_cgroup(&cgroup::mount(Path::new("/"))?, tgid, cgroup?, &is_vm)
 }
 
+/// Where a VM of this host is, which has `own` to itself and is in `cgroup`.
+fn place(own: Option<&Path>, cgroup: Option<&str>, read: &mut cgroup::Read) -> Place {
+    let place = |(mount, within): (PathBuf, &str)| cgroup::place(&mount, own, within, read);
+    (cgroup::mount(Path::new("/")).zip(cgroup)).map_or_else(Place::default, place)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -519,7 +538,7 @@ mod tests {
             vm.key.tgid = me;
             vm.cgroup = cgroup;
             vm.own_cgroup = Some(own.to_path_buf());
-            vm.weigh(&BTreeSet::from([me]));
+            vm.weigh(&BTreeSet::from([me]), &mut cgroup::Read::new());
             assert_eq!(vm.cgroup, here);
             vm.weight
         };

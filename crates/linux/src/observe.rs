@@ -10,15 +10,17 @@ use crate::host::HostError;
 use crate::outside::{Numbers, task_seen};
 use crate::vcpu_weight::Weights;
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{cookies, machine, preflight, smt};
+use crate::{cgroup, cookies, machine, preflight, smt};
 use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
+use corun_policies::weighing::Weighing;
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::affinity;
 use corun_system::{clock, signals};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -63,6 +65,7 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
         numbers: Numbers::default(),
         began: clock::now(),
         plan: Plan::default(),
+        weighing: Weighing::default(),
         unknown_cookies: 0,
     };
     let sampler = Sampler::new(None);
@@ -94,6 +97,8 @@ struct Observer {
     numbers: Numbers,
     began: Nanos,
     plan: Plan,
+    /// What VMs weigh with the cgroups around theirs.
+    weighing: Weighing,
     /// VMs whose core-scheduling cookies cannot be told.
     unknown_cookies: usize,
 }
@@ -101,6 +106,10 @@ struct Observer {
 impl Observer {
     fn decide(&mut self, then: &Sample, now: &Sample) {
         let mut vms = Vec::new();
+        let mut places = BTreeMap::new();
+        let mut read = cgroup::Read::new();
+        let mount = cgroup::mount(Path::new("/"));
+        let all: BTreeSet<u32> = now.vms.iter().map(|vm| vm.machine.tgid).collect();
         self.unknown_cookies = 0;
         for vm in &now.vms {
             let old = then
@@ -130,19 +139,27 @@ impl Observer {
             let threads = vm.machine.vcpus().map(|(_, thread)| thread.tid);
             let cookie = cookies::in_common(threads.map(smt::cookie));
             self.unknown_cookies += usize::from(cookie.is_none());
+            if let Some((mount, path)) = mount.as_deref().zip(vm.machine.cgroup.as_deref()) {
+                let is_vm = |process: u32| all.contains(&process);
+                let own = cgroup::own_cgroup(mount, vm.machine.tgid, path, &is_vm);
+                let place = cgroup::place(mount, own.as_deref(), path, &mut read);
+                places.insert(number, place);
+            }
             vms.push(VmSeen {
                 vm: number,
                 weight: vm.group.weight,
+                effective: None,
                 cookie: cookies::shown(number, cookie),
                 vcpus,
             });
         }
-        let seen = Snapshot {
+        let mut seen = Snapshot {
             now: now.at.saturating_sub(self.began),
             host: self.host.clone(),
             vms,
             others: Vec::new(),
         };
+        self.weighing.weigh(&mut seen, &|vm| places.get(&vm));
         self.plan = Plan::default();
         self.policy.decide(&seen, &mut self.plan);
     }

@@ -181,6 +181,10 @@ pub struct VmSeen {
     /// What the VM is worth against others: cgroup `cpu.weight`, 1–10000, 100 is neutral.
     /// `None` if it has no cgroup of its own: then each vCPU counts with its own weight.
     pub weight: Option<u32>,
+    /// The same against VMs in other cgroups, in thousandths: 100,000 for one of weight 100 in the root, at least 1.
+    /// The cgroups around its own and `cpu.idle` count. `None` if these are not known, or there are none: then `weight` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<u64>,
     /// Its core-scheduling cookie: only VMs of the same one may share a core. 0 is one, too.
     pub cookie: u64,
     /// Its vCPU threads, vCPU 0 first.

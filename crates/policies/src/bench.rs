@@ -72,6 +72,7 @@ fn snapshot(host: &HostSeen, vms: u32, number: u64, period: Nanos) -> Snapshot {
     let vm = |vm| VmSeen {
         vm: VmId(vm),
         weight: None,
+        effective: None,
         cookie: 0,
         vcpus: (0..SIBLINGS)
             .map(|vcpu| did(vm, vcpu, number, period))

@@ -30,6 +30,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
     let vm = |(vm, &size): (usize, &usize)| VmSeen {
         vm: VmId::from(vm),
         weight: None,
+        effective: None,
         cookie: 0,
         vcpus: (0..size).map(|vcpu| task(vm, vcpu)).collect(),
     };

@@ -5,22 +5,26 @@
 //! rest goes to the others. A policy that divided vCPUs among pCPUs by the weights as they are set would leave
 //! the pCPUs beside a heavy vCPU with nothing to run.
 
+use crate::weighing::PARTS;
 use corun_model::{TaskSeen, VmSeen};
 
-/// Each unit of a cgroup's weight is this many parts: a weight of 1 among 512 vCPUs is still
-/// something.
-const PARTS: u64 = 1000;
+/// What a VM weighs against all others, in parts of which a weight of 1 has so many that it is still something among
+/// 512 vCPUs; `None`: nothing but what its vCPUs do.
+pub(crate) fn of_vm(vm: &VmSeen) -> Option<u64> {
+    vm.effective
+        .or_else(|| vm.weight.map(|weight| u64::from(weight) * PARTS))
+}
 
 /// What each vCPU of a VM weighs against all others, at least 1: its part of the VM's weight, or its own
 /// where the VM has none.
 pub(crate) fn weights(vm: &VmSeen) -> impl Iterator<Item = u64> {
     let own = |vcpu: &TaskSeen| u64::from(vcpu.weight.max(1));
     let all: u64 = vm.vcpus.iter().map(own).sum();
-    let (weight, all) = match vm.weight {
-        Some(weight) => (u64::from(weight), all),
-        None => (1, 1),
+    let (weight, all) = match of_vm(vm) {
+        Some(weight) => (weight, all),
+        None => (PARTS, 1),
     };
-    (vm.vcpus.iter()).map(move |vcpu| (weight * PARTS * own(vcpu) / all).max(1))
+    (vm.vcpus.iter()).map(move |vcpu| (weight * own(vcpu) / all).max(1))
 }
 
 /// The most that one of these weights is worth on this number of pCPUs: a pCPU's part of the
@@ -60,6 +64,8 @@ mod tests {
         assert_eq!(of(&vm), [75_000, 25_000]);
         vm.weight = Some(0);
         assert_eq!(of(&vm), [1, 1]);
+        vm.effective = Some(400);
+        assert_eq!(of(&vm), [300, 100]);
     }
 
     #[test]

@@ -3,17 +3,20 @@
 //! real one.
 
 use crate::host::{Host, Totals};
-use crate::load::{Load, VmInfo};
+use crate::load::{Cgroups, Load, VmInfo};
 use crate::sched::HostScheduler;
 use corun_model::{
     HostSeen, Nanos, Plan, Signals, Snapshot, Status, TaskId, TaskSeen, Turns, UnhaltedSeen, VmId,
     VmSeen,
 };
 use corun_policies::Policy;
+use corun_policies::weighing::{self, Place, Weighing};
 
 /// A policy and what it was shown last.
 pub(crate) struct Control {
     policy: Box<dyn Policy>,
+    /// What VMs weigh with the cgroups around theirs.
+    weighing: Weighing,
     /// Each task's accounts at the end of the last period.
     before: Vec<Before>,
     /// When that was.
@@ -37,6 +40,7 @@ impl Control {
     pub fn new(policy: Box<dyn Policy>) -> Self {
         Self {
             policy,
+            weighing: Weighing::default(),
             before: Vec::new(),
             looked_at: 0,
         }
@@ -71,6 +75,7 @@ impl Control {
             vm: VmId::from(index),
             // As the daemon reads it: a cgroup has a weight, even if none is said.
             weight: info.weight.or_else(|| cgroups.weight_of(index)),
+            effective: None,
             cookie: info.cookie,
             vcpus: Vec::new(),
         };
@@ -114,12 +119,18 @@ impl Control {
         self.before = accounts;
         self.looked_at = host.now();
         let topology = host.params().topology;
-        Snapshot {
+        let mut seen = Snapshot {
             now: host.now(),
             host: HostSeen::of(topology),
             vms,
             others: Vec::new(),
+        };
+        // Xen's Credit knows no groups.
+        if !sched.weighs_each_vcpu() {
+            let places: Vec<Place> = (0..infos.len()).map(|vm| place(&cgroups, vm)).collect();
+            self.weighing.weigh(&mut seen, &|vm| places.get(vm.index()));
         }
+        seen
     }
 
     fn before(&self, task: TaskId) -> Before {
@@ -153,6 +164,25 @@ impl Before {
             ..sums.clone()
         }
     }
+}
+
+/// Where a VM is among these cgroups.
+fn place(cgroups: &Cgroups, vm: usize) -> Place {
+    let mut place = Place::default();
+    let mut next = cgroups.of_vms.get(vm).copied().flatten();
+    while let Some((at, group)) = next.and_then(|at| Some((at, cgroups.all.get(at)?))) {
+        place.own = true;
+        place.around.push(weighing::Cgroup {
+            id: at as u64,
+            weight: match group.idle {
+                true => weighing::IDLE,
+                false => u64::from(group.weight) * weighing::PARTS,
+            },
+        });
+        next = group.within;
+    }
+    place.around.reverse();
+    place
 }
 
 /// The turns of a vCPU, with what its guest retained by itself, if it tells.

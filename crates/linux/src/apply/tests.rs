@@ -8,6 +8,7 @@ use corun_model::{
     HostSeen, PcpuSet, Placement, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
 };
 use corun_policies::Settings;
+use corun_policies::weighing::Place;
 use corun_system::procfs::ThreadKey;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -145,6 +146,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         cgroup: None,
         own_cgroup: None,
         weight: None,
+        place: Place::default(),
         vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],
         helpers: vec![helper(10 * vm + 5)],
         counts: VmCounts::default(),
@@ -156,6 +158,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
     let seen = |vm: &Vm| VmSeen {
         vm: vm.vm,
         weight: None,
+        effective: None,
         cookie: 0,
         vcpus: vm
             .vcpus

@@ -8,6 +8,7 @@ use crate::inventory::{self, Machine, Proof};
 use crate::outside::Numbers;
 use crate::vcpu_weight::Weights;
 use corun_model::{PcpuSet, TaskId, VmId};
+use corun_policies::weighing::Place;
 use corun_system::affinity;
 use corun_system::procfs::ThreadKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,8 @@ pub(crate) struct Vm {
     pub(crate) vm: VmId,
     pub(crate) name: String,
     pub(crate) weight: Option<u32>,
+    /// The cgroups around it, and what they weigh.
+    pub(crate) place: Place,
     /// In their order.
     pub(crate) vcpus: Vec<Vcpu>,
 }
@@ -55,9 +58,10 @@ impl Vms {
             .partition(|machine| machine.proof == Proof::Kvm);
         self.unproved = unproved.len();
         let all: BTreeSet<u32> = found.iter().map(|machine| machine.tgid).collect();
+        let mut read = cgroup::Read::new();
         self.list = found
             .iter()
-            .map(|machine| self.vm(machine, &all, &known))
+            .map(|machine| self.vm(machine, &all, &known, &mut read))
             .collect();
         self.numbers.looked();
         self.list.sort_by_key(|vm| vm.vm);
@@ -82,6 +86,7 @@ impl Vms {
         machine: &Machine,
         all: &BTreeSet<u32>,
         known: &BTreeMap<ThreadKey, PcpuSet>,
+        read: &mut cgroup::Read,
     ) -> Vm {
         let tgid = machine.tgid;
         let vm = self.numbers.vm((tgid, machine.start));
@@ -100,14 +105,20 @@ impl Vms {
                 weight: weights.of_thread(tid),
             })
         });
+        let vcpus = vcpus.collect();
+        let is_vm = |process| all.contains(&process);
+        let at = cgroup::mount(Path::new("/")).zip(machine.cgroup.as_deref());
+        let own = at
+            .as_ref()
+            .and_then(|(mount, path)| cgroup::own_cgroup(mount, tgid, path, &is_vm));
         Vm {
             vm,
             name: machine.identity.name.clone(),
-            vcpus: vcpus.collect(),
-            weight: machine
-                .cgroup
-                .as_deref()
-                .and_then(|path| cgroup::weight(tgid, path, &|process| all.contains(&process))),
+            vcpus,
+            weight: own.as_deref().and_then(cgroup::weight_at),
+            place: at.map_or_else(Place::default, |(mount, path)| {
+                cgroup::place(&mount, own.as_deref(), path, read)
+            }),
         }
     }
 }

@@ -23,8 +23,9 @@ use crate::perf::{Tally, VcpuCounters};
 use crate::{descriptors, machine, preflight, priority};
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Snapshot, TaskId, TaskPlan, VmSeen,
+    HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Snapshot, TaskId, TaskPlan, VmId, VmSeen,
 };
+use corun_policies::weighing::{Place, Weighing};
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::affinity;
 use corun_system::clock;
@@ -165,6 +166,8 @@ struct Daemon {
     policy: Box<dyn Policy>,
     state: State,
     vms: Vms,
+    /// What VMs weigh with the cgroups around theirs.
+    weighing: Weighing,
     counters: BTreeMap<TaskId, (VcpuCounters, Counted, Tally)>,
     host: HostSeen,
     online: PcpuSet,
@@ -185,6 +188,7 @@ impl Daemon {
             policy: (options.policy.make)(&options.settings),
             state,
             vms: Vms::default(),
+            weighing: Weighing::default(),
             counters: BTreeMap::new(),
             host: machine::seen(&online).map_err(HostError::Topology)?,
             online,
@@ -322,16 +326,22 @@ impl Daemon {
             vms.push(VmSeen {
                 vm: vm.vm,
                 weight: vm.weight,
+                effective: None,
                 cookie: 0, // of no policy that is carried out here
                 vcpus,
             });
         }
-        Snapshot {
+        let mut seen = Snapshot {
             now: now - self.began,
             host: self.host.clone(),
             vms,
             others: Vec::new(),
-        }
+        };
+        let places = self.vms.list.iter().map(|vm| (vm.vm, &vm.place));
+        let places: BTreeMap<VmId, &Place> = places.collect();
+        self.weighing
+            .weigh(&mut seen, &|vm| places.get(&vm).copied());
+        seen
     }
 }
 

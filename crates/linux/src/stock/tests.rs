@@ -578,6 +578,7 @@ fn every_served_policy_exists_and_asks_for_what_can_be_done() {
             vms: vec![VmSeen {
                 vm: VmId(0),
                 weight: None,
+                effective: None,
                 cookie: 0,
                 vcpus: Vec::new(),
             }],

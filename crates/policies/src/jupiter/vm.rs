@@ -6,6 +6,8 @@ use super::dats;
 use super::params::JupiterParams;
 use super::predict::{self, Outcome, Trust};
 use super::scaled;
+use crate::usable;
+use crate::weighing::PARTS;
 use corun_model::{Claim, Doing, Nanos, PcpuId, TaskId, TaskSeen, VmId, VmSeen, Wakers};
 
 /// For how many periods a VM counts as one whose siblings wake each other after that was seen: a VM
@@ -83,11 +85,10 @@ fn own_weight(vcpu: &TaskSeen) -> u64 {
     u64::from(vcpu.weight.max(1))
 }
 
-/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one, each by what it weighs: a
-/// policy does not see the cgroups around VMs' own.
+/// What a VM weighs against others, in parts. Without a weight of its own its vCPUs count one by one, each by what it weighs.
 pub(super) fn weight_among_vms(seen: &VmSeen) -> u64 {
-    let own = || seen.vcpus.iter().map(own_weight).sum();
-    seen.weight.map_or_else(own, u64::from)
+    let own = || seen.vcpus.iter().map(own_weight).sum::<u64>() * PARTS;
+    usable::of_vm(seen).unwrap_or_else(own)
 }
 
 /// Where this vCPU is among those of its VM: mostly where its number says, as they are given in sequence.

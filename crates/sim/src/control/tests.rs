@@ -149,3 +149,40 @@ fn each_period_tells_all_of_its_time_and_what_is_under_way() {
         }
     }
 }
+
+/// Two VMs in slices, one of them idle, one beside these and one without a cgroup: what each weighs in thousandths.
+#[test]
+fn policies_see_cgroups_around_vms_and_idle_ones() {
+    let group = |weight, idle, within| crate::load::Cgroup {
+        weight,
+        idle,
+        quota: None,
+        within,
+    };
+    let cgroups = Cgroups {
+        all: vec![
+            group(10, false, None),
+            group(100, false, Some(0)),
+            group(300, false, Some(0)),
+            group(50, true, None),
+        ],
+        of_vms: vec![Some(1), Some(2), Some(3), None],
+    };
+    let jobs = (0..4).map(|vm| Job::hog().vcpu(vm, 0)).collect();
+    let params = host("1n1l2c2t", 250);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let load = Box::new(Jobs::new(jobs, 1).in_cgroups(cgroups));
+    Simulation::new(params, Box::new(dispatcher), load, None)
+        .with_policy(Box::new(Notes(Arc::clone(&seen))))
+        .run(0, 5 * PERIOD, |_| {});
+    let seen = seen.lock().unwrap();
+    let weights = seen[4].vms.iter().map(|vm| (vm.weight, vm.effective));
+    let expected = [
+        (Some(100), Some(2500)),
+        (Some(300), Some(7500)),
+        (Some(50), Some(weighing::IDLE)),
+        (None, None),
+    ];
+    assert_eq!(weights.collect::<Vec<_>>(), expected);
+}

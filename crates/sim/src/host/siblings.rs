@@ -9,8 +9,8 @@
 //! * *co-run share*: of the time in which a vCPU runs and two or more do not wait, the part in which
 //!   none of these has to wait for a pCPU.
 //! * *progress skew*: a vCPU makes progress while it runs or waits, none while it is ready. The skew
-//!   is the difference between the fastest and the slowest sibling since the measurement began,
-//!   looked at when a vCPU that was ready starts.
+//!   is the difference between the fastest and the slowest sibling since the run began, looked at
+//!   when a vCPU that was ready starts. A lead from the warm-up is one as long as it is not made up for.
 
 use super::TaskState;
 use crate::waits::Waits;
@@ -171,13 +171,14 @@ impl Siblings {
         vm.change(index, state, now);
     }
 
-    /// Forgets the past: the warm-up is over.
+    /// Forgets the past except for who is ahead: the warm-up is over.
     pub(super) fn reset(&mut self, now: Nanos) {
         for vm in &mut self.vms {
             vm.since = now;
             vm.skew = SiblingSkew::default();
             for vcpu in &mut vm.vcpus {
-                (vcpu.since, vcpu.ready, vcpu.called) = (now, 0, None);
+                vcpu.ready = vcpu.lag(now);
+                (vcpu.since, vcpu.called) = (now, None);
             }
         }
     }
@@ -254,5 +255,27 @@ mod tests {
             700,
         );
         assert_eq!(skew.progress.max(), 700);
+    }
+
+    /// One lead of 600 from before, then turns of 100.
+    #[test]
+    fn a_lead_outlasts_the_warm_up() {
+        let mut siblings = Siblings::default();
+        let go = |siblings: &mut Siblings, changes: &[(u32, TaskState, Nanos)]| {
+            for &(vcpu, state, now) in changes {
+                siblings.change((VmId(0), vcpu), state, now);
+            }
+        };
+        let ready = TaskState::Ready;
+        go(&mut siblings, &[(0, ready, 0), (0, RUNS, 0), (1, ready, 0)]);
+        siblings.reset(600);
+        assert_eq!(siblings.skew(VmId(0), 600).progress.count(), 0);
+        go(&mut siblings, &[(1, RUNS, 600), (0, ready, 600)]);
+        go(
+            &mut siblings,
+            &[(0, RUNS, 700), (1, ready, 700), (1, RUNS, 800)],
+        );
+        let progress = siblings.skew(VmId(0), 800).progress;
+        assert_eq!((progress.count(), progress.max()), (3, 600));
     }
 }

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What VMs weigh against all others, with the cgroups around theirs.
+//!
+//! A cgroup divides what it has among its members by their weights, level by level. So two VMs of weight 100 are not
+//! alike if one is in a slice of weight 10, and a policy that divides a host among VMs has to know. A VM weighs what
+//! the outermost cgroup around it does, times its part of that at each level further in.
+//!
+//! As in the dispatcher (dispatcher/group.h) those have a part that want to run. Here that is who wanted to within the last
+//! second: policies move vCPUs by weights, and should not do so each time that a VM pauses. Left out: members that
+//! are no VMs, of which policies see nothing, and that a VM may be unable to use its part.
+
+use corun_model::time::SEC;
+use corun_model::{Nanos, Snapshot, VmId, VmSeen};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Each unit of a cgroup's weight is this many parts.
+pub const PARTS: u64 = 1000;
+
+/// What a cgroup with `cpu.idle` weighs in such parts: `WEIGHT_IDLEPRIO`, 3 where `cpu.weight` of 100 is 1024.
+pub const IDLE: u64 = 3 * 100 * PARTS / 1024;
+
+/// For how long a VM counts after it wanted to run last (chosen).
+const PAUSE: Nanos = SEC;
+
+/// A VM whose vCPUs each want to run for less than one in this many parts of a period does not (chosen: a guest's kernel
+/// does something now and then, even if nobody uses it).
+const LITTLE: u64 = 32;
+
+/// A cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Which one; no other has the same.
+    pub id: u64,
+    /// What it weighs in its own, in [`PARTS`]; above 0.
+    pub weight: u64,
+}
+
+/// Where a VM is among the cgroups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The cgroups around it except for the root, the outermost first.
+    pub around: Vec<Cgroup>,
+    /// Has it the last of these to itself? Else its vCPUs are that one's members, beside others.
+    pub own: bool,
+}
+
+/// Works out weights, period by period.
+#[derive(Debug, Default)]
+pub struct Weighing {
+    /// When each VM wanted to run last.
+    wanted: BTreeMap<VmId, Nanos>,
+}
+
+impl Weighing {
+    /// Says of each VM what it weighs, by its place.
+    pub fn weigh<'a>(&mut self, seen: &mut Snapshot, place: &dyn Fn(VmId) -> Option<&'a Place>) {
+        self.look(seen);
+        let paths: BTreeMap<VmId, Vec<Cgroup>> = (seen.all())
+            .filter_map(|vm| Some((vm.vm, path(vm, place(vm.vm)?))))
+            .collect();
+        // Those that want to run, and what they weigh together within each cgroup.
+        let mut wanting = BTreeSet::new();
+        let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
+        for path in
+            (paths.iter()).filter_map(|(vm, path)| self.counts(*vm, seen.now).then_some(path))
+        {
+            wanting.extend(path.first().map(|outermost| outermost.id));
+            for pair in path.windows(2) {
+                if wanting.insert(pair[1].id) {
+                    *sums.entry(pair[0].id).or_default() += pair[1].weight;
+                }
+            }
+        }
+        let weight = |path: &Vec<Cgroup>| {
+            let mut weight = path.first()?.weight;
+            for pair in path.windows(2) {
+                let (around, member) = (pair[0], pair[1]);
+                let others = sums.get(&around.id).copied().unwrap_or(0);
+                // One that sleeps is weighed as if it did not.
+                let own = u64::from(!wanting.contains(&member.id)) * member.weight;
+                weight = weight * member.weight / (others + own).max(1);
+            }
+            Some(weight.max(1))
+        };
+        for vm in seen.vms.iter_mut().chain(&mut seen.others) {
+            vm.effective = paths.get(&vm.vm).and_then(weight);
+        }
+    }
+
+    /// Notes who wanted to run in this period. Who is new counts at first.
+    fn look(&mut self, seen: &Snapshot) {
+        let before = std::mem::take(&mut self.wanted);
+        for vm in seen.all() {
+            let at = match before.get(&vm.vm) {
+                Some(&at) if !wants(vm) => at,
+                _ => seen.now,
+            };
+            self.wanted.insert(vm.vm, at);
+        }
+    }
+
+    fn counts(&self, vm: VmId, now: Nanos) -> bool {
+        (self.wanted.get(&vm)).is_some_and(|&at| now.saturating_sub(at) < PAUSE)
+    }
+}
+
+/// Did it want to run in the period?
+fn wants(vm: &VmSeen) -> bool {
+    vm.vcpus.iter().any(|vcpu| {
+        let wanted = vcpu.run + vcpu.ready;
+        wanted * LITTLE > wanted + vcpu.wait
+    })
+}
+
+/// What divides the host's time on the way to this VM. Where it has no cgroup to itself, its vCPUs together are a member.
+fn path(vm: &VmSeen, place: &Place) -> Vec<Cgroup> {
+    let mut path = place.around.clone();
+    if !place.own && !path.is_empty() {
+        let weights = vm.vcpus.iter().map(|vcpu| u64::from(vcpu.weight));
+        path.push(Cgroup {
+            id: u64::MAX - u64::from(vm.vm.0),
+            weight: (weights.sum::<u64>() * PARTS).max(1),
+        });
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::snapshot;
+    use corun_model::time::MS;
+
+    fn cgroup(id: u64, weight: u64) -> Cgroup {
+        Cgroup {
+            id,
+            weight: weight * PARTS,
+        }
+    }
+
+    fn in_own(around: &[Cgroup]) -> Place {
+        Place {
+            around: around.to_vec(),
+            own: true,
+        }
+    }
+
+    /// What VMs of these sizes weigh, of which each wants to run that does not sleep: after a time in which all did,
+    /// and `pause` after that.
+    fn weighed(places: &[Place], sleeps: &[usize], pause: Nanos) -> Vec<Option<u64>> {
+        let mut weighing = Weighing::default();
+        let mut weighs = |now: Nanos, sleeps: &[usize]| -> Vec<Option<u64>> {
+            let mut seen = snapshot(4, &vec![2; places.len()]);
+            seen.now = now;
+            for (at, vm) in seen.vms.iter_mut().enumerate() {
+                let run = if sleeps.contains(&at) { MS } else { 60 * MS };
+                for vcpu in &mut vm.vcpus {
+                    (vcpu.run, vcpu.wait) = (run, 100 * MS - run);
+                }
+            }
+            weighing.weigh(&mut seen, &|vm| places.get(vm.index()));
+            seen.vms.iter().map(|vm| vm.effective).collect()
+        };
+        weighs(SEC, &[]);
+        weighs(SEC + pause, sleeps)
+    }
+
+    #[test]
+    fn a_slice_divides_its_weight() {
+        let (light, heavy) = (cgroup(1, 100), cgroup(2, 900));
+        let places = [
+            in_own(&[light, cgroup(3, 100)]),
+            in_own(&[light, cgroup(4, 300)]),
+            in_own(&[heavy, cgroup(5, 10)]),
+            in_own(&[cgroup(6, 200)]),
+            Place::default(),
+        ];
+        let all = [
+            Some(25_000),
+            Some(75_000),
+            Some(900_000),
+            Some(200_000),
+            None,
+        ];
+        assert_eq!(weighed(&places, &[], 0), all);
+        // Who pauses counts for a second more, then its part is the others'; it is weighed as if it were back.
+        assert_eq!(weighed(&places, &[0], SEC - 1), all);
+        let paused = [
+            Some(25_000),
+            Some(100_000),
+            Some(900_000),
+            Some(200_000),
+            None,
+        ];
+        assert_eq!(weighed(&places, &[0], SEC), paused);
+    }
+
+    #[test]
+    fn levels_multiply_and_idle_ones_weigh_next_to_nothing() {
+        let idle = |id| Cgroup { id, weight: IDLE };
+        let outer = cgroup(1, 1000);
+        let places = [
+            in_own(&[outer, cgroup(2, 100), cgroup(3, 300)]),
+            in_own(&[outer, cgroup(2, 100), cgroup(4, 100)]),
+            in_own(&[outer, cgroup(5, 400), idle(6)]),
+            in_own(&[idle(7)]),
+            in_own(&[idle(8), cgroup(9, 10_000)]),
+        ];
+        let weights = weighed(&places, &[], 0);
+        let expected = [150_000, 50_000, 800_000, IDLE, IDLE].map(Some);
+        assert_eq!(weights, expected);
+        assert_eq!(IDLE, 292);
+    }
+
+    #[test]
+    fn vcpus_in_a_cgroup_of_several_vms_are_its_members() {
+        let shared = Place {
+            around: vec![cgroup(1, 100)],
+            own: false,
+        };
+        let beside = in_own(&[cgroup(1, 100), cgroup(2, 600)]);
+        let weights = weighed(&[shared.clone(), shared, beside], &[], 0);
+        assert_eq!(weights, [20_000, 20_000, 60_000].map(Some));
+    }
+}

@@ -23,6 +23,22 @@ pub(crate) fn weights(vm: &VmSeen) -> impl Iterator<Item = u64> {
     (vm.vcpus.iter()).map(move |vcpu| (weight * PARTS * own(vcpu) / all).max(1))
 }
 
+/// The same where a VM's weight is divided among those vCPUs only that want to run, if there are any: `want` tells of each.
+pub(crate) fn weights_of_wanting<'a>(
+    vm: &'a VmSeen,
+    want: &'a [bool],
+) -> impl Iterator<Item = u64> + 'a {
+    let own = |vcpu: &TaskSeen| u64::from(vcpu.weight.max(1));
+    let wanting = vm.vcpus.iter().zip(want).filter(|(_, want)| **want);
+    let all: u64 = wanting.map(|(vcpu, _)| own(vcpu)).sum();
+    let (weight, all) = match vm.weight {
+        Some(weight) if all > 0 => (u64::from(weight), all),
+        Some(weight) => (u64::from(weight), vm.vcpus.iter().map(own).sum()),
+        None => (1, 1),
+    };
+    (vm.vcpus.iter()).map(move |vcpu| (weight * PARTS * own(vcpu) / all).max(1))
+}
+
 /// The most that one of these weights is worth on this number of pCPUs: a pCPU's part of the
 /// weights when none counts for more than that; at least 1.
 pub(crate) fn most(weights: impl Iterator<Item = u64>, pcpus: u32) -> u64 {
@@ -60,6 +76,20 @@ mod tests {
         assert_eq!(of(&vm), [75_000, 25_000]);
         vm.weight = Some(0);
         assert_eq!(of(&vm), [1, 1]);
+    }
+
+    #[test]
+    fn a_vcpu_that_does_not_want_to_run_has_no_part_of_its_vms_weight() {
+        let mut vm = snapshot(3, &[3]).vms.remove(0);
+        let of =
+            |vm: &VmSeen, want: [bool; 3]| -> Vec<u64> { weights_of_wanting(vm, &want).collect() };
+        let all = [true; 3];
+        assert_eq!(of(&vm, [false, true, true]), [100_000; 3]);
+        vm.weight = Some(120);
+        assert_eq!(of(&vm, all), [40_000; 3]);
+        assert_eq!(of(&vm, all), weights(&vm).collect::<Vec<_>>());
+        assert_eq!(of(&vm, [false, true, true])[1..], [60_000; 2]);
+        assert_eq!(of(&vm, [false; 3]), [40_000; 3]);
     }
 
     #[test]

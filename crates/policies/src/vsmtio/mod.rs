@@ -30,6 +30,7 @@ pub mod turns;
 
 pub use params::VsmtIoParams;
 
+use crate::wanting::Wanting;
 use crate::{Policy, place_all, pmu};
 use adjuster::Rates;
 use cores::{Cookies, Cores};
@@ -54,6 +55,9 @@ struct Vcpu {
     cycles: Option<Cycles>,
     /// Did it want to run in the last period?
     busy: bool,
+    /// Has it lately, or retained? Has it begun to since cores were given?
+    wanting: Wanting,
+    begins: bool,
     /// Did it do nothing else?
     computes: bool,
     /// What it had lately, and in the last period, and its class then.
@@ -62,6 +66,16 @@ struct Vcpu {
     was_io: bool,
     /// Did it spend most of its time on pCPUs dormant there, without the host's doing?
     dormant: bool,
+}
+
+impl Vcpu {
+    /// What it weighs where it is at home: nothing while it does not want to run.
+    fn load(&self) -> u64 {
+        match self.wanting.counts() {
+            true => self.weight,
+            false => 0,
+        }
+    }
 }
 
 /// The vCPUs of a core.
@@ -148,6 +162,8 @@ impl VsmtIo {
             if accounted > 0 {
                 vcpu.rate = rass::rate(retained, accounted);
                 vcpu.computes = vcpu.core.is_some() && computes(task, &self.params);
+                let wanted = rass::rate(task.run + task.ready, accounted);
+                vcpu.begins |= vcpu.wanting.note(wanted + vcpu.rate);
             }
             if vcpu.core.is_some() {
                 vcpu.latest = Service::of(task.run, vcpu.weight);
@@ -226,9 +242,14 @@ impl VsmtIo {
         on: &[OnCore],
         may: impl Fn(TaskId, usize) -> bool,
     ) -> Option<(TaskId, TaskId)> {
+        // One that never runs is like nobody.
+        let wanting = |on: &OnCore| {
+            let wanting = on.iter().filter(|(_, vcpu)| vcpu.wanting.counts());
+            wanting.map(|&(task, vcpu)| (task, vcpu.rate)).collect()
+        };
         let rates = |(core, on): (usize, &OnCore)| Rates {
             group: self.cores.group(core),
-            vcpus: on.iter().map(|&(task, vcpu)| (task, vcpu.rate)).collect(),
+            vcpus: wanting(on),
         };
         let rates: Vec<Rates> = on.iter().enumerate().map(rates).collect();
         let threshold = self.params.homogeneous * rass::FULL / 100;
@@ -243,7 +264,7 @@ impl VsmtIo {
     ) -> Vec<(TaskId, TaskId)> {
         let cores: Vec<_> = on.iter().map(|on| computing(on)).collect();
         let weights: Vec<u64> = (on.iter())
-            .map(|on| on.iter().map(|(_, vcpu)| vcpu.weight).sum())
+            .map(|on| on.iter().map(|(_, vcpu)| vcpu.load()).sum())
             .collect();
         let group = |core| self.cores.group(core);
         turns::between(&cores, &weights, self.params.period, group, may)
@@ -279,8 +300,8 @@ impl VsmtIo {
         let compensate = self.params.compensate;
         for mut on in self.by_core() {
             let weight = |vcpu: Vcpu| match compensate {
-                true => rass::compensated(vcpu.weight, vcpu.rate),
-                false => vcpu.weight,
+                true => rass::compensated(vcpu.load(), vcpu.rate),
+                false => vcpu.load(),
             };
             let ranked = |&(task, vcpu): &(TaskId, Vcpu)| Ranked {
                 task,

@@ -133,7 +133,7 @@ impl Load {
 }
 
 /// Forgets vCPUs that have gone, and gives cores to those that have none (or may not use it any more) or begin to
-/// compute; then true if one that had a core has another one.
+/// compute; true if another one that had a core has a new one.
 pub(super) fn settle(
     cores: &mut Cores,
     vcpus: &mut BTreeMap<TaskId, Vcpu>,
@@ -141,8 +141,8 @@ pub(super) fn settle(
 ) -> bool {
     let mut loads = keep(cores, vcpus, seen);
     for (vm, of, task) in all(seen) {
-        let open = |vcpu: &&mut Vcpu| vcpu.core.is_none() || vcpu.begins;
-        let Some(vcpu) = vcpus.get_mut(&task.task).filter(open) else {
+        let seeks = |vcpu: &&mut Vcpu| vcpu.core.is_none() || vcpu.begins;
+        let Some(vcpu) = vcpus.get_mut(&task.task).filter(seeks) else {
             continue;
         };
         let home = vcpu.core;

@@ -29,11 +29,18 @@ pub(crate) fn weights_of_wanting<'a>(
     want: &'a [bool],
 ) -> impl Iterator<Item = u64> + 'a {
     let own = |vcpu: &TaskSeen| u64::from(vcpu.weight.max(1));
-    let wanting = vm.vcpus.iter().zip(want).filter(|(_, want)| **want);
-    let all: u64 = wanting.map(|(vcpu, _)| own(vcpu)).sum();
+    let sum = |all: bool| -> u64 {
+        let of = vm.vcpus.iter().zip(want);
+        of.map(|(vcpu, want)| if all || *want { own(vcpu) } else { 0 })
+            .sum()
+    };
     let (weight, all) = match vm.weight {
-        Some(weight) if all > 0 => (u64::from(weight), all),
-        Some(weight) => (u64::from(weight), vm.vcpus.iter().map(own).sum()),
+        Some(weight) => (
+            u64::from(weight),
+            Some(sum(false))
+                .filter(|sum| *sum > 0)
+                .unwrap_or_else(|| sum(true)),
+        ),
         None => (1, 1),
     };
     (vm.vcpus.iter()).map(move |vcpu| (weight * PARTS * own(vcpu) / all).max(1))

@@ -112,9 +112,8 @@ fn wanted(vcpu: &TaskSeen, limits: &Limits) -> Option<u32> {
     let wanted = vcpu.run + vcpu.ready;
     let all = wanted + vcpu.wait;
     let is_io = (vcpu.signals.io_events).is_some_and(|events| events >= limits.io_events);
-    let part = || u128::from(wanted) * u128::from(wanting::FULL) / u128::from(all);
     match is_io {
         true => Some(wanting::FULL),
-        false => (all > 0).then(|| part() as u32),
+        false => (all > 0).then(|| wanting::part(wanted, all)),
     }
 }

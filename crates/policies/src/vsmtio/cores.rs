@@ -18,7 +18,7 @@ use super::Vcpu;
 use crate::usable;
 use corun_model::{HostSeen, PcpuId, PcpuSet, Snapshot, TaskId, TaskSeen, VmSeen};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A core: its hardware threads, for CPU-bound and for I/O-bound vCPUs.
 #[derive(Clone, Debug)]
@@ -174,11 +174,20 @@ fn all(seen: &Snapshot) -> impl Iterator<Item = (usize, &VmSeen, &TaskSeen)> {
 
 /// What is on each core of the vCPUs that had one, and may keep it.
 fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) -> Vec<Load> {
-    let alive: BTreeSet<TaskId> = all(seen).map(|(_, _, task)| task.task).collect();
-    vcpus.retain(|task, _| alive.contains(task));
+    let places: BTreeMap<TaskId, usize> = (all(seen).zip(0..))
+        .map(|((_, _, task), at)| (task.task, at))
+        .collect();
+    let mut want = vec![true; all(seen).count()];
+    vcpus.retain(|task, vcpu| {
+        let place = places.get(task);
+        if let Some(&at) = place {
+            want[at] = vcpu.wanting.counts();
+        }
+        place.is_some()
+    });
     cores.all.iter_mut().for_each(|core| core.cookie = None);
     let mut loads = vec![Load::default(); cores.count()];
-    let (weights, most) = weights(vcpus, seen);
+    let (weights, most) = weights(&want, seen);
     for ((vm, of, task), weight) in all(seen).zip(weights) {
         let vcpu = vcpus.entry(task.task).or_default();
         vcpu.weight = weight.min(most);
@@ -196,21 +205,17 @@ fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) 
     loads
 }
 
-/// What each vCPU weighs, and the most that counts: only those that want to run have parts of the host.
-fn weights(vcpus: &BTreeMap<TaskId, Vcpu>, seen: &Snapshot) -> (Vec<u64>, u64) {
-    let known = |task: &TaskSeen| vcpus.get(&task.task);
-    let wants = |task: &TaskSeen| known(task).is_none_or(|vcpu| vcpu.wanting.counts());
-    let (mut weights, mut wanting) = (Vec::new(), Vec::new());
+/// What each vCPU weighs, and the most that counts: only those that `want` to run have parts of the host.
+fn weights(want: &[bool], seen: &Snapshot) -> (Vec<u64>, u64) {
+    let mut weights = Vec::with_capacity(want.len());
     for vm in &seen.vms {
-        let want: Vec<bool> = vm.vcpus.iter().map(wants).collect();
-        let each = usable::weights_of_wanting(vm, &want).zip(&want);
-        for (weight, want) in each {
-            weights.push(weight);
-            wanting.extend(want.then_some(weight));
-        }
+        let of = &want[weights.len()..][..vm.vcpus.len()];
+        weights.extend(usable::weights_of_wanting(vm, of));
     }
-    wanting.extend(seen.others.iter().flat_map(usable::weights));
-    let most = usable::most(wanting.into_iter(), seen.host.topology.pcpus());
+    let wanting = weights.iter().zip(want).filter(|(_, want)| **want);
+    let others = seen.others.iter().flat_map(usable::weights);
+    let all = wanting.map(|(weight, _)| *weight).chain(others);
+    let most = usable::most(all, seen.host.topology.pcpus());
     (weights, most)
 }
 

@@ -30,7 +30,7 @@ pub mod turns;
 
 pub use params::VsmtIoParams;
 
-use crate::wanting::Wanting;
+use crate::wanting::{self, Wanting};
 use crate::{Policy, place_all, pmu};
 use adjuster::Rates;
 use cores::{Cookies, Cores};
@@ -162,7 +162,7 @@ impl VsmtIo {
             if accounted > 0 {
                 vcpu.rate = rass::rate(retained, accounted);
                 vcpu.computes = vcpu.core.is_some() && computes(task, &self.params);
-                let wanted = rass::rate(task.run + task.ready, accounted);
+                let wanted = wanting::part(task.run + task.ready, accounted);
                 vcpu.begins |= vcpu.wanting.note(wanted + vcpu.rate);
             }
             if vcpu.core.is_some() {

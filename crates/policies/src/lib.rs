@@ -25,6 +25,7 @@ pub mod vmigrater;
 mod vslicer;
 pub mod vsmtio;
 mod vturbo;
+mod wanting;
 pub mod weighing;
 
 pub use affinity::Affinity;

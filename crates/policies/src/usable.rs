@@ -27,6 +27,29 @@ pub(crate) fn weights(vm: &VmSeen) -> impl Iterator<Item = u64> {
     (vm.vcpus.iter()).map(move |vcpu| (weight * own(vcpu) / all).max(1))
 }
 
+/// The same where a VM's weight is divided among those vCPUs only that want to run, if there are any: `want` tells of each.
+pub(crate) fn weights_of_wanting<'a>(
+    vm: &'a VmSeen,
+    want: &'a [bool],
+) -> impl Iterator<Item = u64> + 'a {
+    let own = |vcpu: &TaskSeen| u64::from(vcpu.weight.max(1));
+    let sum = |all: bool| -> u64 {
+        let of = vm.vcpus.iter().zip(want);
+        of.map(|(vcpu, want)| if all || *want { own(vcpu) } else { 0 })
+            .sum()
+    };
+    let (weight, all) = match of_vm(vm) {
+        Some(weight) => (
+            weight,
+            Some(sum(false))
+                .filter(|sum| *sum > 0)
+                .unwrap_or_else(|| sum(true)),
+        ),
+        None => (PARTS, 1),
+    };
+    (vm.vcpus.iter()).map(move |vcpu| (weight * own(vcpu) / all).max(1))
+}
+
 /// The most that one of these weights is worth on this number of pCPUs: a pCPU's part of the
 /// weights when none counts for more than that; at least 1.
 pub(crate) fn most(weights: impl Iterator<Item = u64>, pcpus: u32) -> u64 {
@@ -66,6 +89,20 @@ mod tests {
         assert_eq!(of(&vm), [1, 1]);
         vm.effective = Some(400);
         assert_eq!(of(&vm), [300, 100]);
+    }
+
+    #[test]
+    fn a_vcpu_that_does_not_want_to_run_has_no_part_of_its_vms_weight() {
+        let mut vm = snapshot(3, &[3]).vms.remove(0);
+        let of =
+            |vm: &VmSeen, want: [bool; 3]| -> Vec<u64> { weights_of_wanting(vm, &want).collect() };
+        let all = [true; 3];
+        assert_eq!(of(&vm, [false, true, true]), [100_000; 3]);
+        vm.weight = Some(120);
+        assert_eq!(of(&vm, all), [40_000; 3]);
+        assert_eq!(of(&vm, all), weights(&vm).collect::<Vec<_>>());
+        assert_eq!(of(&vm, [false, true, true])[1..], [60_000; 2]);
+        assert_eq!(of(&vm, [false; 3]), [40_000; 3]);
     }
 
     #[test]

@@ -7,6 +7,10 @@
 //! apart, comes from [`calibration`]. A vCPU stays on its pool's pCPUs while it is in the pool; within a
 //! pool fair order decides.
 //!
+//! vCPUs that do not want to run ([`crate::wanting`]) take no part in that, since the paper has none: pools would be made
+//! for them. Each waits in the pool with the best slice of its last type, so that it has that when it wakes up; if there
+//! is none, or it is agnostic, in the one with least weight for each pCPU. It is dealt out with the others once it counts.
+//!
 //! Where cpusets divide a host, each part has pools of its own; and in a part whose sockets are shared by vCPUs that are
 //! bound to one of them and others, those count where they are bound. A vCPU that may use none of its pool's pCPUs all the
 //! same (its own are some of a socket's) goes to a pool that it can use: one with its best slice, if it has one and there
@@ -180,11 +184,11 @@ impl Policy for Aql {
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.recogniser.look(seen, &self.calibration.limits);
-        let members = members(seen, |task| self.recogniser.of(task));
+        let members = members(seen, |task| self.recogniser.wanting(task));
         self.make_pools(divided(seen, members));
         let pools = self.pools.iter().flat_map(|(_, pools)| pools);
         let pools = pools.map(|pool| (pool.slice, pool.pcpus, &pool.members[..]));
-        let wish = |member: &Member| self.calibration.slices.best(member.of.kind);
+        let wish = |task| self.calibration.slices.best(self.recogniser.of(task).kind);
         pooled(seen, plan, &pools.collect::<Vec<_>>(), wish);
     }
 
@@ -201,14 +205,19 @@ impl Policy for Aql {
     }
 }
 
-/// All vCPUs, VM by VM, each with what it weighs against all others.
-pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Member> {
+/// All vCPUs, VM by VM, each with what it weighs against all others: nothing if it does not want to run. `of`: its type,
+/// and whether it does.
+pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> Vec<Member> {
     let mut members = Vec::new();
     for vm in &seen.vms {
-        let each = vm.vcpus.iter().zip(usable::weights(vm));
-        members.extend(each.map(|(vcpu, weight)| Member {
+        let (types, want): (Vec<Type>, Vec<bool>) =
+            vm.vcpus.iter().map(|vcpu| of(vcpu.task)).unzip();
+        let each = usable::weights_of_wanting(vm, &want).zip(&want);
+        let each = each.map(|(weight, want)| if *want { weight } else { 0 });
+        let vcpus = vm.vcpus.iter().zip(types).zip(each);
+        members.extend(vcpus.map(|((vcpu, of), weight)| Member {
             task: vcpu.task,
-            of: of(vcpu.task),
+            of,
             weight,
             bound: None,
         }));
@@ -216,7 +225,17 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Membe
     members
 }
 
-/// The parts that cpusets divide the host into, with the vCPUs of each.
+/// Those of a part that want to run; all, if none does.
+fn wanting(mut members: Vec<Member>) -> Vec<Member> {
+    if members.iter().any(|member| member.weight > 0) {
+        members.retain(|member| member.weight > 0);
+    } else {
+        members.iter_mut().for_each(|member| member.weight = 1);
+    }
+    members
+}
+
+/// The parts that cpusets divide the host into, with those vCPUs of each that want to run.
 fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
     let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
     let allowed: Vec<&PcpuSet> = vcpus.map(|vcpu| &vcpu.allowed).collect();
@@ -232,10 +251,10 @@ fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
         Divided {
             pcpus: part.pcpus,
             sockets,
-            members: match is_one {
+            members: wanting(match is_one {
                 true => std::mem::take(&mut members),
                 false => part.members.iter().map(|&at| members[at]).collect(),
-            },
+            }),
         }
     };
     parts.into_iter().map(divide).collect()
@@ -249,13 +268,13 @@ fn only(sockets: &[PcpuSet], allowed: &PcpuSet) -> Option<usize> {
     there.next().is_none().then_some(first)
 }
 
-/// Says which vCPU is in which of these pools. `wish`: the slice that one is to have if it may use none of its pool's
-/// pCPUs; `None`: any will do.
+/// Says which vCPU is in which of these pools. `wish`: the slice that one is to have if it is in none, or may use none of
+/// its pool's pCPUs; `None`: any will do.
 pub(crate) fn pooled(
     seen: &Snapshot,
     plan: &mut Plan,
     pools: &[(Nanos, PcpuSet, &[Member])],
-    wish: impl Fn(&Member) -> Option<Nanos>,
+    wish: impl Fn(TaskId) -> Option<Nanos>,
 ) {
     crate::place_all(seen, plan, Placement::Pool);
     let all = pools.iter().enumerate();
@@ -287,9 +306,9 @@ pub(crate) fn pooled(
             ..TaskPlan::of(vcpu.task)
         });
     }
-    // They may use no pCPU of their own pools.
+    // They have no pool, or may use no pCPU of it.
     for (told, vcpu, home) in barred {
-        let slice = home.and_then(|(_, member)| wish(member));
+        let slice = wish(vcpu.task);
         let rank = |at: usize| {
             let usable = u64::from(pools[at].1.and(&vcpu.allowed).len());
             let crowd = (weights[at] * 1000).checked_div(usable)?;

@@ -3,13 +3,21 @@
 
 use super::kind::Type;
 use super::vtrs::{Cursors, Limits, Recognition};
-use corun_model::{Signals, Snapshot, Status, TaskId};
+use crate::wanting::{self, Wanting};
+use corun_model::{Signals, Snapshot, Status, TaskId, TaskSeen};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What is remembered of a vCPU.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    recognition: Recognition,
+    wanting: Wanting,
+}
 
 /// Every vCPU's recognition.
 #[derive(Clone, Debug, Default)]
 pub struct Recogniser {
-    vcpus: BTreeMap<TaskId, Recognition>,
+    vcpus: BTreeMap<TaskId, Known>,
     /// What the host told in the last period, of any vCPU; `None`: there was none yet.
     told: Option<Signals>,
 }
@@ -27,7 +35,11 @@ impl Recogniser {
             for vcpu in &vm.vcpus {
                 let known = self.vcpus.entry(vcpu.task).or_default();
                 if vcpu.run > 0 {
-                    known.sample(Cursors::of(&vcpu.signals, exits, limits));
+                    let cursors = Cursors::of(&vcpu.signals, exits, limits);
+                    known.recognition.sample(cursors);
+                }
+                if let Some(part) = wanted(vcpu, limits) {
+                    known.wanting.note(part);
                 }
             }
         }
@@ -42,16 +54,22 @@ impl Recogniser {
 
     /// A vCPU's type.
     pub fn of(&self, task: TaskId) -> Type {
-        self.vcpus
-            .get(&task)
-            .map_or(Type::UNKNOWN, Recognition::decided)
+        self.wanting(task).0
+    }
+
+    /// A vCPU's type, and whether it has wanted to run lately.
+    pub fn wanting(&self, task: TaskId) -> (Type, bool) {
+        let known = self.vcpus.get(&task);
+        known.map_or((Type::UNKNOWN, true), |known| {
+            (known.recognition.decided(), known.wanting.counts())
+        })
     }
 
     /// A vCPU's cursors, means over the window.
     pub fn cursors(&self, task: TaskId) -> Cursors {
         self.vcpus
             .get(&task)
-            .map_or_else(Cursors::default, Recognition::means)
+            .map_or_else(Cursors::default, |known| known.recognition.means())
     }
 
     /// What a policy that goes by types takes a vCPU to be.
@@ -85,5 +103,17 @@ impl Recogniser {
             notes: missing.map(note).collect(),
             ..Status::default()
         }
+    }
+}
+
+/// In which part of the period a vCPU wanted to run; `None`: a quota kept it from pCPUs, which says nothing. As much I/O
+/// as makes it IOInt is as good as all of it, however little it computes for that.
+fn wanted(vcpu: &TaskSeen, limits: &Limits) -> Option<u32> {
+    let wanted = vcpu.run + vcpu.ready;
+    let all = wanted + vcpu.wait;
+    let is_io = (vcpu.signals.io_events).is_some_and(|events| events >= limits.io_events);
+    match is_io {
+        true => Some(wanting::FULL),
+        false => (all > 0).then(|| wanting::part(wanted, all)),
     }
 }

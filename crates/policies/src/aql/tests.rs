@@ -213,7 +213,7 @@ fn beside_vms_that_may_run_anywhere_those_bound_to_a_socket_are_in_pools_there()
 #[test]
 fn who_may_not_use_its_own_pool_has_one_with_its_slice_or_the_least_crowded() {
     let mut seen = snapshot(8, &[5]);
-    let all = members(&seen, |_| Type::UNKNOWN);
+    let all = members(&seen, |_| (Type::UNKNOWN, true));
     let set = |cpus: &str| -> PcpuSet { cpus.parse().unwrap() };
     let pools = [
         (MS, set("0-1"), &all[..1]),
@@ -233,6 +233,93 @@ fn who_may_not_use_its_own_pool_has_one_with_its_slice_or_the_least_crowded() {
     assert_eq!(told("2-7", None), Some(2));
     assert_eq!(told("2-6", Some(30)), Some(1));
     assert_eq!(told("2", Some(1)), Some(1));
+}
+
+/// A host of four pCPUs: VMs of two IOInt and of six LLCF vCPUs, and one of `idle` vCPUs that never run.
+fn beside_idle(idle: usize) -> Snapshot {
+    let mut seen = snapshot(4, &[2, 6, idle]);
+    for (vm, kind) in seen.vms.iter_mut().zip([Kind::IoInt, Kind::Llcf]) {
+        for vcpu in &mut vm.vcpus {
+            (vcpu.run, vcpu.ready) = (15 * MS, 15 * MS);
+            vcpu.signals = signals(kind);
+        }
+    }
+    for vcpu in &mut seen.vms[2].vcpus {
+        (vcpu.wait, vcpu.signals) = (30 * MS, signals(Kind::LoLcf));
+        vcpu.signals.llc = None;
+    }
+    seen
+}
+
+/// A vCPU does nothing any more.
+fn sleep(vcpu: &mut corun_model::TaskSeen) {
+    (vcpu.run, vcpu.ready, vcpu.wait) = (0, 0, 30 * MS);
+    vcpu.signals.io_events = Some(0);
+}
+
+/// What a policy says once it knows who does not want to run.
+fn long_settled(policy: &mut dyn Policy, seen: &Snapshot) -> Plan {
+    (0..5).for_each(|_| drop(settled(policy, seen)));
+    ask(policy, seen)
+}
+
+#[test]
+fn no_pcpus_are_for_vcpus_that_never_run() {
+    for idle in [0, 4, 12] {
+        let plan = long_settled(&mut Aql::default(), &beside_idle(idle));
+        let expected = [[(1, 1); 2].as_slice(), &[(90, 3); 6]].concat();
+        assert_eq!(served(&plan)[..8], expected, "{idle} idle");
+        assert!(plan.tasks.iter().all(|told| told.pool.is_some()));
+    }
+}
+
+/// It counts from the second decision on, and before that it has the slice that it had.
+#[test]
+fn one_that_sleeps_waits_in_a_pool_with_its_slice() {
+    let mut policy = Aql::default();
+    let mut seen = beside_idle(0);
+    settled(&mut policy, &seen);
+    seen.vms[1].vcpus[2..].iter_mut().for_each(sleep);
+    let plan = long_settled(&mut policy, &seen);
+    let expected = [[(1, 2); 2].as_slice(), &[(90, 2); 6]].concat();
+    assert_eq!(served(&plan), expected);
+    // With nobody else of its type there is no such pool: it waits where there is most room.
+    seen.vms[1].vcpus[..2].iter_mut().for_each(sleep);
+    let plan = long_settled(&mut policy, &seen);
+    assert_eq!(served(&plan), [(1, 4); 8]);
+    let awake = beside_idle(0);
+    ask(&mut policy, &awake);
+    let plan = ask(&mut policy, &awake);
+    assert_eq!(served(&plan)[2], (90, 3));
+}
+
+#[test]
+fn where_nobody_runs_all_have_pools() {
+    let mut policy = Aql::default();
+    let mut seen = beside_idle(4);
+    let before = settled(&mut policy, &seen);
+    let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
+    vcpus.for_each(sleep);
+    let plan = long_settled(&mut policy, &seen);
+    assert!(plan.tasks.iter().all(|told| told.pool.is_some()));
+    assert_eq!(
+        served(&plan)[..8].iter().map(|it| it.0).collect::<Vec<_>>(),
+        served(&before)[..8]
+            .iter()
+            .map(|it| it.0)
+            .collect::<Vec<_>>()
+    );
+}
+
+/// One that does I/O is there for that, however little it computes.
+#[test]
+fn io_counts_whatever_it_computes() {
+    let mut seen = beside_idle(4);
+    for vcpu in &mut seen.vms[0].vcpus {
+        (vcpu.run, vcpu.ready, vcpu.wait) = (MS / 10, 0, 30 * MS - MS / 10);
+    }
+    let plan = long_settled(&mut Aql::default(), &seen);
+    assert_eq!(served(&plan)[0], (1, 1));
 }
 
 #[test]
@@ -288,7 +375,7 @@ proptest! {
                 };
                 let before = pools(&policy);
                 ask(&mut policy, &seen);
-                let members = members(&seen, |task| policy.recogniser.of(task));
+                let members = members(&seen, |task| policy.recogniser.wanting(task));
                 let sockets: Vec<Vec<PcpuId>> = seen.host.llcs.iter().map(|llc| llc.iter().collect()).collect();
                 let anew = cluster::cluster(&members, &sockets, &policy.calibration.slices, &before);
                 prop_assert_eq!(pools(&policy), anew);

@@ -7,6 +7,8 @@
 //! node that has less, if that leaves it with no more than the core it comes from. The paper's kernel does that in
 //! its load balancing; the adjuster only swaps. Where cores must have different numbers, vCPUs that
 //! compute change places ([`super::turns`]).
+//! vCPUs that do not want to run ([`crate::wanting`]) are nobody's load: they keep their cores, and one that begins to
+//! compute goes at once to the core of its node with least weight, if that has less than the others on its own.
 //! A vCPU weighs no more than it can use: a hardware thread's part ([`usable`]). With more, a core
 //! would be nearly its own, and others would have too few.
 //! A core belongs to the core-scheduling cookie of its vCPUs; if all belong to others, a vCPU has none
@@ -16,7 +18,7 @@ use super::Vcpu;
 use crate::usable;
 use corun_model::{HostSeen, PcpuId, PcpuSet, Snapshot, TaskId, TaskSeen, VmSeen};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A core: its hardware threads, for CPU-bound and for I/O-bound vCPUs.
 #[derive(Clone, Debug)]
@@ -130,8 +132,8 @@ impl Load {
     }
 }
 
-/// Forgets vCPUs that have gone, and gives cores to those that have none (or may not use it any more); true if one
-/// that had a core has another one.
+/// Forgets vCPUs that have gone, and gives cores to those that have none (or may not use it any more) or begin to
+/// compute; true if another one that had a core has a new one.
 pub(super) fn settle(
     cores: &mut Cores,
     vcpus: &mut BTreeMap<TaskId, Vcpu>,
@@ -139,17 +141,27 @@ pub(super) fn settle(
 ) -> bool {
     let mut loads = keep(cores, vcpus, seen);
     for (vm, of, task) in all(seen) {
-        let Some(vcpu) = vcpus.get_mut(&task.task).filter(|vcpu| vcpu.core.is_none()) else {
+        let seeks = |vcpu: &&mut Vcpu| vcpu.core.is_none() || vcpu.begins;
+        let Some(vcpu) = vcpus.get_mut(&task.task).filter(seeks) else {
             continue;
         };
-        let open = (0..cores.count()).filter(|&core| cores.admits(core, of.cookie, &task.allowed));
-        let least = |&core: &usize| (loads[core].weight, loads[core].siblings(vm), core);
+        let home = vcpu.core;
+        let near =
+            |core: usize| home.is_none_or(|home| cores.all[core].node == cores.all[home].node);
+        let open = (0..cores.count())
+            .filter(|&core| near(core) && cores.admits(core, of.cookie, &task.allowed));
+        let least = |&core: &usize| {
+            let load = &loads[core];
+            (load.weight, Some(core) != home, load.siblings(vm), core)
+        };
         let Some(core) = open.min_by_key(least) else {
             continue;
         };
-        vcpu.core = Some(core);
+        (vcpu.core, vcpu.begins) = (Some(core), false);
         cores.all[core].cookie = Some(of.cookie);
-        loads[core].take(vm, vcpu.weight);
+        if vcpu.wanting.counts() {
+            loads[core].take(vm, vcpu.weight);
+        }
     }
     even_out(cores, vcpus, &loads, seen)
 }
@@ -162,14 +174,21 @@ fn all(seen: &Snapshot) -> impl Iterator<Item = (usize, &VmSeen, &TaskSeen)> {
 
 /// What is on each core of the vCPUs that had one, and may keep it.
 fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) -> Vec<Load> {
-    let alive: BTreeSet<TaskId> = all(seen).map(|(_, _, task)| task.task).collect();
-    vcpus.retain(|task, _| alive.contains(task));
+    let places: BTreeMap<TaskId, usize> = (all(seen).zip(0..))
+        .map(|((_, _, task), at)| (task.task, at))
+        .collect();
+    let mut want = vec![true; all(seen).count()];
+    vcpus.retain(|task, vcpu| {
+        let place = places.get(task);
+        if let Some(&at) = place {
+            want[at] = vcpu.wanting.counts();
+        }
+        place.is_some()
+    });
     cores.all.iter_mut().for_each(|core| core.cookie = None);
     let mut loads = vec![Load::default(); cores.count()];
-    let weights = || seen.vms.iter().flat_map(usable::weights);
-    let all_weights = seen.all().flat_map(usable::weights);
-    let most = usable::most(all_weights, seen.host.topology.pcpus());
-    for ((vm, of, task), weight) in all(seen).zip(weights()) {
+    let (weights, most) = weights(&want, seen);
+    for ((vm, of, task), weight) in all(seen).zip(weights) {
         let vcpu = vcpus.entry(task.task).or_default();
         vcpu.weight = weight.min(most);
         let kept = vcpu
@@ -178,10 +197,26 @@ fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) 
         vcpu.core = kept;
         if let Some(core) = kept {
             cores.all[core].cookie = Some(of.cookie);
-            loads[core].take(vm, vcpu.weight);
+            if vcpu.wanting.counts() && !vcpu.begins {
+                loads[core].take(vm, vcpu.weight);
+            }
         }
     }
     loads
+}
+
+/// What each vCPU weighs, and the most that counts: only those that `want` to run have parts of the host.
+fn weights(want: &[bool], seen: &Snapshot) -> (Vec<u64>, u64) {
+    let mut weights = Vec::with_capacity(want.len());
+    for vm in &seen.vms {
+        let of = &want[weights.len()..][..vm.vcpus.len()];
+        weights.extend(usable::weights_of_wanting(vm, of));
+    }
+    let wanting = weights.iter().zip(want).filter(|(_, want)| **want);
+    let others = seen.others.iter().flat_map(usable::weights);
+    let all = wanting.map(|(weight, _)| *weight).chain(others);
+    let most = usable::most(all, seen.host.topology.pcpus());
+    (weights, most)
 }
 
 /// One vCPU goes to where there is less, if anybody should; true if so.
@@ -192,9 +227,14 @@ fn even_out(
     seen: &Snapshot,
 ) -> bool {
     let mut on: Vec<Vec<(usize, &VmSeen, &TaskSeen)>> = vec![Vec::new(); cores.count()];
+    let mut homes = vec![0; cores.count()];
     for one in all(seen) {
-        if let Some(core) = vcpus.get(&one.2.task).and_then(|vcpu| vcpu.core) {
-            on[core].push(one);
+        let Some(vcpu) = vcpus.get(&one.2.task) else {
+            continue;
+        };
+        if let Some(core) = vcpu.core {
+            homes[core] += 1;
+            on[core].extend(vcpu.wanting.counts().then_some(one));
         }
     }
     let mut rising: Vec<usize> = (0..cores.count()).collect();
@@ -227,7 +267,7 @@ fn even_out(
         vcpu.core = Some(to);
     }
     cores.all[to].cookie = Some(cookie);
-    if on[from].len() == 1 {
+    if homes[from] == 1 {
         cores.all[from].cookie = None;
     }
     true

@@ -30,6 +30,7 @@ pub mod turns;
 
 pub use params::VsmtIoParams;
 
+use crate::wanting::{self, Wanting};
 use crate::{Policy, place_all, pmu};
 use adjuster::Rates;
 use cores::{Cookies, Cores};
@@ -59,6 +60,9 @@ struct Vcpu {
     cycles: Option<Cycles>,
     /// Did it want to run in the last period?
     busy: bool,
+    /// Has it lately, or retained? Has it begun to since cores were given?
+    wanting: Wanting,
+    begins: bool,
     /// Did it do nothing else?
     computes: bool,
     /// What it had lately, and in the last period, and its class then.
@@ -84,6 +88,8 @@ impl Vcpu {
         if accounted > 0 {
             self.rate = rass::rate(retained, accounted);
             self.computes = self.core.is_some() && computes(task, params);
+            let wanted = wanting::part(task.run + task.ready, accounted);
+            self.begins |= self.wanting.note(wanted + self.rate);
         }
         if self.core.is_some() {
             self.latest = Service::of(task.run, self.weight);
@@ -94,6 +100,14 @@ impl Vcpu {
         self.busy = task.run + task.ready > 0;
         self.cycles = cycles(task).or(self.cycles);
         self.computes && !computed
+    }
+
+    /// What it weighs where it is at home: nothing while it does not want to run.
+    fn load(&self) -> u64 {
+        match self.wanting.counts() {
+            true => self.weight,
+            false => 0,
+        }
     }
 }
 
@@ -233,9 +247,14 @@ impl VsmtIo {
         on: &[OnCore],
         may: impl Fn(TaskId, usize) -> bool,
     ) -> Option<(TaskId, TaskId)> {
+        // One that never runs is like nobody.
+        let wanting = |on: &OnCore| {
+            let wanting = on.iter().filter(|(_, vcpu)| vcpu.wanting.counts());
+            wanting.map(|&(task, vcpu)| (task, vcpu.rate)).collect()
+        };
         let rates = |(core, on): (usize, &OnCore)| Rates {
             group: self.cores.group(core),
-            vcpus: on.iter().map(|&(task, vcpu)| (task, vcpu.rate)).collect(),
+            vcpus: wanting(on),
         };
         let rates: Vec<Rates> = on.iter().enumerate().map(rates).collect();
         let threshold = self.params.homogeneous * rass::FULL / 100;
@@ -250,7 +269,7 @@ impl VsmtIo {
     ) -> Vec<(TaskId, TaskId)> {
         let cores: Vec<_> = on.iter().map(|on| computing(on)).collect();
         let weights: Vec<u64> = (on.iter())
-            .map(|on| on.iter().map(|(_, vcpu)| vcpu.weight).sum())
+            .map(|on| on.iter().map(|(_, vcpu)| vcpu.load()).sum())
             .collect();
         let group = |core| self.cores.group(core);
         turns::between(&cores, &weights, self.params.period, group, may)
@@ -286,8 +305,8 @@ impl VsmtIo {
         let compensate = self.params.compensate;
         for mut on in self.by_core() {
             let weight = |vcpu: Vcpu| match compensate {
-                true => rass::compensated(vcpu.weight, vcpu.rate),
-                false => vcpu.weight,
+                true => rass::compensated(vcpu.load(), vcpu.rate),
+                false => vcpu.load(),
             };
             let ranked = |&(task, vcpu): &(TaskId, Vcpu)| Ranked {
                 task,

@@ -22,7 +22,7 @@ pub const FULL: u32 = 10_000;
 pub struct Ranked {
     /// The vCPU.
     pub task: TaskId,
-    /// What it weighs, at least 1.
+    /// What it weighs; 0: it does not want to run, and goes where its rank is.
     pub weight: u64,
     /// Its retention rate.
     pub rate: u32,
@@ -113,6 +113,13 @@ mod tests {
     }
 
     #[test]
+    fn who_does_not_want_to_run_is_on_no_side_of_the_balance() {
+        assert_eq!(io(&[(100, 4000), (100, 0), (100, 0), (0, 0)]), [0]);
+        assert_eq!(io(&[(0, 9000), (100, 4000), (100, 0), (0, 10)]), [0, 1]);
+        assert!(io(&[(0, 10), (0, 0), (100, 0)]).is_empty());
+    }
+
+    #[test]
     fn of_equals_the_one_that_was_io_bound_stays_it() {
         let mut all: Vec<Ranked> = [(1, 0), (1, 0)].iter().enumerate().map(vcpu).collect();
         all[1].was_io = true;
@@ -145,7 +152,7 @@ mod tests {
         /// No CPU-bound vCPU retains more than an I/O-bound one, and no other cut divides the
         /// weight more evenly.
         #[test]
-        fn as_evenly_as_can_be(of in prop::collection::vec((1u64..1000, 0u32..=FULL), 0..12)) {
+        fn as_evenly_as_can_be(of in prop::collection::vec((0u64..1000, 0u32..=FULL), 0..12)) {
             let mut all: Vec<Ranked> = of.iter().enumerate().map(vcpu).collect();
             let cut = split(&mut all);
             let least = all[..cut].iter().map(|it| it.rate).min().unwrap_or(FULL);

@@ -723,6 +723,136 @@ fn a_vcpu_of_which_nothing_was_seen_keeps_its_rate() {
     assert_eq!(policy.vcpus[&TaskId(0)].rate, 4000);
 }
 
+/// Periods of single-vCPU VMs on this host: in each period each vCPU wants to run for so much of it, ns, and has that.
+/// After each, the core and the home of each vCPU.
+fn homes(
+    host: &str,
+    vms: &[usize],
+    periods: u64,
+    wants: impl Fn(u64, usize) -> Nanos,
+    change: impl Fn(&mut Snapshot),
+) -> Vec<Vec<(usize, Option<u32>)>> {
+    let mut policy = VsmtIo::default();
+    let one = |number| {
+        let mut seen = snapshot(1, vms);
+        seen.host = HostSeen::of(host.parse().unwrap());
+        seen.now = number * PERIOD;
+        let pcpus = seen.host.topology.pcpus();
+        for (at, vcpu) in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).enumerate() {
+            vcpu.allowed = corun_model::PcpuSet::first(pcpus);
+            vcpu.run = wants(number, at);
+            vcpu.wait = PERIOD - vcpu.run;
+        }
+        change(&mut seen);
+        let plan = ask(&mut policy, &seen);
+        let of = |task: &TaskPlan| {
+            let core = policy.vcpus[&task.task].core.unwrap();
+            (core, task.home.map(|home| home.0))
+        };
+        plan.tasks.iter().map(of).collect()
+    };
+    (0..periods).map(one).collect()
+}
+
+/// Two of four vCPUs of each VM are not used: where those are at home, no core is taken.
+#[test]
+fn vcpus_that_never_run_take_no_core_from_those_that_do() {
+    let wants = |_, at| if at % 4 < 2 { PERIOD } else { 0 };
+    let homes = homes("1n1l4c2t", &[4, 4], 8, wants, |_| ());
+    let mut busy: Vec<usize> = [0, 1, 4, 5].map(|at| homes[7][at].0).to_vec();
+    busy.sort_unstable();
+    assert_eq!(busy, [0, 1, 2, 3]);
+    // Nobody is moved back and forth.
+    assert_eq!(homes[6], homes[7]);
+}
+
+/// The first and third of four compute, one on each core, until the third stops. Later the second, which is at home
+/// beside the first, begins to.
+#[test]
+fn one_that_begins_to_compute_goes_at_once_where_there_is_room() {
+    let wants = |number, at| match (number, at) {
+        (_, 0) | (..20, 2) | (40.., 1) => PERIOD,
+        _ => 0,
+    };
+    let homes = homes("1n1l2c2t", &[1; 4], 60, wants, |_| ());
+    let cores = |number: usize| [0, 1, 2].map(|at| homes[number][at].0);
+    let [first, second, third] = cores(19);
+    assert_eq!((first, second), (1 - third, 1 - third), "it sleeps there");
+    assert_eq!(cores(39), cores(19));
+    assert_eq!(cores(40), [first, third, third]);
+    assert_eq!(cores(59), cores(40));
+}
+
+#[test]
+fn nobody_moves_for_one_that_wakes_up_now_and_then() {
+    let wants = |number: u64, at| match at {
+        3 if number % 10 == 9 => 10 * MS,
+        3 => 0,
+        _ => PERIOD,
+    };
+    let homes = homes("1n1l2c2t", &[1, 1, 1, 1, 1], 80, wants, |_| ());
+    let cores = |of: &[(usize, Option<u32>)]| of.iter().map(|(core, _)| *core).collect::<Vec<_>>();
+    let all: Vec<_> = homes[10..].iter().map(|of| cores(of)).collect();
+    assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
+}
+
+/// One that waits has a hardware thread, two that compute have the other one, however many vCPUs are beside them that
+/// never run.
+#[test]
+fn vcpus_that_never_run_drive_nobody_out_of_its_class() {
+    let wants = |_, at| match at {
+        0 | 1 => PERIOD,
+        2 => 20 * MS,
+        _ => 0,
+    };
+    let waits = |seen: &mut Snapshot| seen.vms[2].vcpus[0].turns.wakeups = 400;
+    for idle in 0..4 {
+        let homes = homes("1n1l1c2t", &[1, 1, 1 + idle], 8, wants, waits);
+        let of = homes[7][..3].iter().map(|(_, home)| home.unwrap());
+        assert_eq!(of.collect::<Vec<_>>(), [0, 0, 1], "{idle} idle");
+    }
+}
+
+/// A core of one that waits and two that never run, another one of two that compute.
+#[test]
+fn a_core_is_not_mixed_by_vcpus_that_never_run() {
+    let wants = |_, at| match at {
+        0 => 20 * MS,
+        1 | 2 => 0,
+        _ => PERIOD,
+    };
+    let bound = |seen: &mut Snapshot| {
+        seen.vms[0].vcpus[0].turns.wakeups = 400;
+        if seen.now == 0 {
+            for (vm, own) in seen.vms.iter_mut().zip(["0-1", "2-3"]) {
+                let own: corun_model::PcpuSet = own.parse().unwrap();
+                vm.vcpus.iter_mut().for_each(|vcpu| vcpu.allowed = own);
+            }
+        }
+    };
+    let homes = homes("1n1l2c2t", &[3, 2], 30, wants, bound);
+    let core = |at: usize| homes[29][at].0;
+    assert_ne!(core(3), core(4));
+}
+
+/// A VM's weight is that of its vCPUs that are used.
+#[test]
+fn a_vm_is_worth_no_less_for_vcpus_that_it_does_not_use() {
+    let mut policy = VsmtIo::default();
+    for number in 0..8 {
+        let mut seen = period(number, 8, 0, 0);
+        seen.vms.iter_mut().for_each(|vm| vm.weight = Some(100));
+        seen.vms[0].vcpus.truncate(1);
+        for vcpu in &mut seen.vms[1].vcpus[1..] {
+            (vcpu.run, vcpu.ready, vcpu.wait) = (0, 0, PERIOD);
+        }
+        ask(&mut policy, &seen);
+    }
+    let load = |task| policy.vcpus[&TaskId(task)].load();
+    assert_eq!(load(0), load(100));
+    assert_eq!(load(101), 0);
+}
+
 proptest! {
     /// Whatever vCPUs do: every home is allowed and of the vCPU's own core, only one hardware thread of a
     /// core is held, and timeouts stay within their bounds.

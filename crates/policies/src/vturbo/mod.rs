@@ -90,7 +90,7 @@ impl Policy for VTurbo {
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.recogniser.look(seen, &self.limits);
-        let all = members(seen, |task| self.recogniser.of(task));
+        let all = members(seen, |task| (self.recogniser.of(task), true));
         let (turbo, others): (Vec<Member>, Vec<Member>) =
             all.iter().partition(|member| member.of.kind == Kind::IoInt);
         let count = self

@@ -13,7 +13,8 @@ use corun_linux::safety::{self, Limits};
 use corun_linux::stock::{self, StockError, StockOptions};
 use corun_linux::{preflight, socket};
 use corun_model::{Nanos, counted, time};
-use corun_policies::{PolicyInfo, Settings};
+use corun_policies::{PolicyInfo, SettingError, Settings};
+use corun_scenario::or_nearest;
 use std::path::{Path, PathBuf};
 
 mod config;
@@ -100,7 +101,7 @@ pub struct Args {
 
     /// Put only this VM under the policy, all others in fair order; by name, UUID or its manager's
     /// number; may be repeated
-    #[arg(long, value_name = "VM")]
+    #[arg(long, value_name = "VM", value_parser = vm)]
     only: Vec<String>,
 
     /// Do not schedule: print what the policy would decide. Works on any kernel, and changes nothing; options that
@@ -193,6 +194,14 @@ Examples:
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
 2 wrong usage; 3 handed back because a promise was broken; 4 refused for a reason that does not pass by itself.";
 
+/// No VM is called nothing: whoever says so means something else.
+fn vm(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("expected a VM's name, UUID or number".to_string()),
+        false => Ok(text.to_string()),
+    }
+}
+
 fn duration(text: &str) -> Result<Nanos, String> {
     time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))
 }
@@ -261,23 +270,28 @@ fn with_all(args: &Args, said: &Said) -> anyhow::Result<()> {
         let found = found.map_err(|why| said.refuse("calibration", why))?;
         found.put_into(&mut settings);
     }
-    let refused = |why| said.refuse("set", why);
+    let refused = |why| said.refuse("set", settings_refused(policy, &why));
     for (key, value) in &args.set {
         settings.set(policy, key, value).map_err(refused)?;
     }
     settings.check(policy).map_err(refused)?;
-    if args.backend == Backend::Fair && !stock::SERVED.contains(&policy.name) {
+    let fair = args.backend == Backend::Fair;
+    let mut wrong = excluded(args.observe, fair, |option| said.has(option));
+    if fair && !stock::SERVED.contains(&policy.name) {
         let option = match said.has("policy") {
             true => "policy",
             false => "backend",
         };
-        return Err(said.refuse(option, StockError::NotServed(policy.name)));
+        wrong.push((option, StockError::NotServed(policy.name).to_string()));
+    }
+    if !wrong.is_empty() {
+        return Err(said.refuse_all(wrong));
     }
     if args.observe {
-        return observed(args, said, policy, settings);
+        return observed(args, policy, settings);
     }
-    if args.backend == Backend::Fair {
-        return stock(args, said, policy, settings);
+    if fair {
+        return stock(args, policy, settings);
     }
     let mut options = HostOptions::new(policy);
     options.settings = settings;
@@ -350,20 +364,35 @@ const OF_THE_DISPATCHER: [&str; 11] = [
     "scx-stats",
 ];
 
-/// Nothing is scheduled: what the policy would do is printed.
-fn observed(
-    args: &Args,
-    said: &Said,
-    policy: &'static PolicyInfo,
-    settings: Settings,
-) -> anyhow::Result<()> {
-    let mut to_schedule = OF_THE_DISPATCHER.iter().chain(&["state", "state-dir"]);
-    if let Some(option) = to_schedule.find(|option| said.has(option)) {
-        return Err(said.refuse(
-            option,
-            "does not go with --observe, which schedules nothing",
-        ));
+/// Of the options that somebody `has` said: those that do not go with `observe` or with the `fair` backend, and why.
+fn excluded(observe: bool, fair: bool, has: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
+    let of_a_scheduler: &[&'static str] = match observe {
+        true => &["state", "state-dir"],
+        false => &[],
+    };
+    let why = match (observe, fair) {
+        (true, _) => "does not go with --observe, which schedules nothing",
+        (false, true) => "goes with the dispatcher only, not with --backend fair",
+        (false, false) => return Vec::new(),
+    };
+    let all = OF_THE_DISPATCHER.iter().chain(of_a_scheduler);
+    all.filter(|option| has(option))
+        .map(|option| (*option, why.to_string()))
+        .collect()
+}
+
+/// Why a parameter is refused, with what is accepted where there is none of this name.
+fn settings_refused(policy: &PolicyInfo, why: &SettingError) -> String {
+    let keys = Settings::keys(policy);
+    match why {
+        SettingError::Unknown { .. } if keys.is_empty() => format!("{why}: it has none"),
+        SettingError::Unknown { key, .. } => format!("{why}, {}", or_nearest(key, &keys)),
+        _ => why.to_string(),
     }
+}
+
+/// Nothing is scheduled: what the policy would do is printed.
+fn observed(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
     observe::run(ObserveOptions {
         policy,
         settings,
@@ -386,16 +415,7 @@ fn observing_every(said: Nanos) -> Nanos {
 }
 
 /// The same through the kernel's own scheduler.
-fn stock(
-    args: &Args,
-    said: &Said,
-    policy: &'static PolicyInfo,
-    settings: Settings,
-) -> anyhow::Result<()> {
-    if let Some(option) = OF_THE_DISPATCHER.iter().find(|option| said.has(option)) {
-        let why = "goes with the dispatcher only, not with --backend fair";
-        return Err(said.refuse(option, why));
-    }
+fn stock(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
     let options = StockOptions {
         policy,
         settings,

@@ -120,12 +120,14 @@ impl Outputs {
         }
     }
 
-    /// Makes sure that each can be written, as far as that can be told beforehand.
+    /// Makes sure that each can be written, as far as that can be told beforehand, and that nothing is lost but what
+    /// corun wrote.
     ///
     /// # Errors
-    /// If one cannot.
+    /// If one cannot; [`Invalid`] if a file holds something else.
     pub fn try_out(&self) -> anyhow::Result<()> {
         for Output { option, path, .. } in &self.0 {
+            spare_unlike(option, path)?;
             try_out(path).with_context(|| format!("{option}: cannot write {}", path.display()))?;
         }
         Ok(())
@@ -174,6 +176,67 @@ pub fn spare_foreign(
         ))),
     }
 }
+
+/// What files of an option are, and how they are told by their beginning.
+fn kind(option: &str) -> Option<(&'static str, fn(&[u8]) -> bool)> {
+    Some(match option {
+        "--report" => ("a report", |found| {
+            found.starts_with(
+                b"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">",
+            )
+        }),
+        CSV => ("comma-separated values", |found| {
+            let columns = found.strip_prefix(b"parameter,").unwrap_or(found);
+            columns.starts_with(b"case,policy,seed,of,name,measure,value")
+        }),
+        "--svg" => ("a picture", |found| found.starts_with(b"<svg xmlns=")),
+        // Whoever edits it may have changed what follows.
+        "--output" => ("a calibration", |found| {
+            found.starts_with(b"# Calibration of ") || found.starts_with(b"# Symbiosis of ")
+        }),
+        // A packet, how long it is, and which sequence it is of.
+        "--trace" => ("a trace", |found| {
+            let sequence = found.windows(2).take(4).any(|two| two == [0x50, 1]);
+            found.starts_with(b"\n") && sequence
+        }),
+        "--events" => ("events", |found| {
+            let mut lines = found.split(|byte| *byte == b'\n');
+            let first = lines.next().unwrap_or_default();
+            first.starts_with(b"# host: ")
+                && String::from_utf8_lossy(first).contains("kernel simulated")
+        }),
+        _ => return None,
+    })
+}
+
+/// Makes sure that nothing is lost but what an earlier run wrote for this option.
+///
+/// # Errors
+/// [`Invalid`] if the file is there and holds something else.
+fn spare_unlike(option: &str, file: &Path) -> anyhow::Result<()> {
+    let Some((what, is_one)) = kind(option) else {
+        return Ok(());
+    };
+    // Pipes and terminals lose nothing; what cannot be read is told by who writes it.
+    if !fs::metadata(file).is_ok_and(|found| found.is_file()) {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    if let Ok(opened) = File::open(file) {
+        let _ = opened.take(LONGEST_BEGINNING).read_to_end(&mut found);
+    }
+    match found.is_empty() || is_one(&found) {
+        true => Ok(()),
+        false => Err(Invalid::error(format!(
+            "{option} {}: this file is there and holds something else; expected a new file, an empty one, or {what} \
+             that corun wrote",
+            file.display()
+        ))),
+    }
+}
+
+/// More than any file begins with that corun tells by that.
+const LONGEST_BEGINNING: u64 = 256;
 
 /// Opens a file for writing and leaves everything as it was.
 fn try_out(path: &Path) -> io::Result<()> {
@@ -376,7 +439,7 @@ mod tests {
     fn trying_leaves_everything_as_it_was() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
-        fs::write(at("old"), "dear").unwrap();
+        fs::write(at("old"), "# Calibration of dear").unwrap();
         symlink(at("nothing"), at("dangling")).unwrap();
         for name in ["old", "new", "dangling"] {
             let path = at(name);
@@ -385,7 +448,8 @@ mod tests {
                 .try_out()
                 .unwrap();
         }
-        assert_eq!(fs::read_to_string(at("old")).unwrap(), "dear");
+        let old = fs::read_to_string(at("old")).unwrap();
+        assert_eq!(old, "# Calibration of dear");
         assert!(!at("new").exists() && !at("nothing").exists());
         assert!(fs::symlink_metadata(at("dangling")).is_ok());
         for path in [at("no/such"), place.path().to_path_buf()] {
@@ -393,6 +457,29 @@ mod tests {
             let said = format!("{:#}", outputs.try_out().unwrap_err());
             assert!(said.starts_with("-o: cannot write"), "{said}");
         }
+    }
+
+    #[test]
+    fn what_corun_did_not_write_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        let try_with = |option, text: &str| {
+            fs::write(&file, text).unwrap();
+            Outputs::of([(option, Some(&file))]).unwrap().try_out()
+        };
+        for option in [
+            "--report", "--csv", "--svg", "--output", "--trace", "--events",
+        ] {
+            let said = refused(try_with(option, "[host]\npcpus = 4\n"));
+            assert!(said.contains("holds something else"), "{said}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), "[host]\npcpus = 4\n");
+            try_with(option, "").unwrap();
+        }
+        let runs = corun_report::csv::runs(&[]).unwrap();
+        let points = corun_report::csv::points(&[]).unwrap();
+        try_with("--csv", &runs).unwrap();
+        try_with("--csv", &points).unwrap();
+        try_with("--svg", "<svg xmlns=\"").unwrap();
     }
 
     #[test]

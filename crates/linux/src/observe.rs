@@ -209,7 +209,9 @@ impl Observer {
 }
 
 fn in_words(line: &Line<'_>) -> String {
-    let mut text = match line.vms.is_empty() {
+    // A VM that was seen only once has no shares yet; the plan may be about it all the same.
+    let nothing = line.vms.is_empty() && line.plan.vms.is_empty() && line.plan.tasks.is_empty();
+    let mut text = match nothing {
         true => format!(
             "{:.1} s  {} would do nothing: there is no VM\n",
             line.time_s, line.policy
@@ -265,6 +267,27 @@ mod tests {
             out: Box::new(io::sink()),
         };
         run(options).unwrap();
+    }
+
+    #[test]
+    fn a_vm_that_was_seen_once_is_a_vm() {
+        let plan = Plan {
+            vms: vec![corun_model::VmPlan::placed(
+                corun_model::VmId(1),
+                corun_model::Placement::Balance,
+            )],
+            ..Plan::default()
+        };
+        let line = Line {
+            time_s: 1.0,
+            policy: "balance",
+            vms: Vec::new(),
+            names: BTreeMap::new(),
+            plan: &plan,
+            notes: &[],
+        };
+        let text = in_words(&line);
+        assert!(text.starts_with("1.0 s  balance would:\n  VM "), "{text}");
     }
 
     #[test]

@@ -79,7 +79,10 @@ pub(crate) fn sentence(text: &str, width: u16) -> String {
         }
         bound += word;
     }
-    let options = textwrap::Options::new(text_width(width)).subsequent_indent("  ");
+    // Names with hyphens stay whole, so that they can be copied.
+    let options = textwrap::Options::new(text_width(width))
+        .subsequent_indent("  ")
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
     textwrap::fill(&bound, options).replace(BOUND, " ") + "\n"
 }
 
@@ -239,6 +242,17 @@ mod tests {
         let long = rooms(&["a-policy-of-a-long-name"; 3]);
         assert_eq!(across(&labels, &long, 60), [[0, 1], [0, 2]], "two at least");
         assert_eq!(across(&labels, &long[..1], 60), [[0]]);
+    }
+
+    #[test]
+    fn names_with_hyphens_stay_whole() {
+        for width in 20..60 {
+            let told = sentence(
+                "accepted are cosched-demand, cfs-cosched-dt, balance-load",
+                width,
+            );
+            assert!(!told.lines().any(|line| line.ends_with('-')), "{told}");
+        }
     }
 
     #[test]

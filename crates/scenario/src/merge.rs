@@ -213,14 +213,19 @@ pub fn overlay(base: &mut Table, over: &Table) {
         }
     }
     for Entry { key, place, node } in over.iter() {
-        if let Value::Table(inner) = &node.value
-            && let Some(Node {
-                value: Value::Table(old),
-                ..
-            }) = base.get_mut(key)
-        {
-            overlay(old, inner);
-            continue;
+        if let Value::Table(inner) = &node.value {
+            match base.get_mut(key).map(|node| &mut node.value) {
+                Some(Value::Table(old)) => {
+                    overlay(old, inner);
+                    continue;
+                }
+                Some(Value::List(list)) => {
+                    if overlay_numbered(list, inner) {
+                        continue;
+                    }
+                }
+                _ => {}
+            }
         }
         base.set(Entry {
             key: key.clone(),
@@ -228,6 +233,29 @@ pub fn overlay(base: &mut Table, over: &Table) {
             node: node.clone(),
         });
     }
+}
+
+/// Lays `over` over tables of a list, which have numbers from 1 on: `thread.2.count` is that of the second. Not if
+/// one of them is not there.
+fn overlay_numbered(list: &mut [Node], over: &Table) -> bool {
+    let at = |key: &str| key.parse::<usize>().ok()?.checked_sub(1);
+    let is_table = |node: &Node| matches!(node.value, Value::Table(_));
+    let there = |entry: &Entry| {
+        let old = at(&entry.key).and_then(|at| list.get(at));
+        is_table(&entry.node) && old.is_some_and(is_table)
+    };
+    if !over.iter().all(there) {
+        return false;
+    }
+    for entry in over.iter() {
+        let old = at(&entry.key).and_then(|at| list.get_mut(at));
+        if let (Some(Value::Table(old)), Value::Table(new)) =
+            (old.map(|node| &mut node.value), &entry.node.value)
+        {
+            overlay(old, new);
+        }
+    }
+    true
 }
 
 /// Is this key, or the one in a table that a dotted key means, there?
@@ -288,6 +316,36 @@ mod tests {
         assert_eq!(whole(&cases[0].1, &["vm", "a", "count"]), Some(2));
         assert_eq!(whole(&cases[1].1, &["vm", "a", "count"]), Some(1));
         assert_eq!(whole(&cases[1].1, &["vm", "a", "vcpus"]), Some(8));
+    }
+
+    #[test]
+    fn tables_of_a_list_are_told_of_by_their_numbers() {
+        let text = "[[vm.a.thread]]\ncount = 1\n[[vm.a.thread]]\ncount = 2\n";
+        let over = |set: &str| {
+            let mut base = tree::parse("f", text).unwrap();
+            let Override(table) = Override::parse("--set", set).unwrap();
+            overlay(&mut base, &table);
+            let vm = within(within(&base, "vm").unwrap(), "a").unwrap();
+            match &vm.get("thread").unwrap().value {
+                Value::List(list) => list
+                    .iter()
+                    .map(|node| match &node.value {
+                        Value::Table(table) => whole(table, &["count"]),
+                        _ => None,
+                    })
+                    .collect(),
+                _ => Vec::new(),
+            }
+        };
+        assert_eq!(over("vm.a.thread.2.count=7"), [Some(1), Some(7)]);
+        assert_eq!(over("vm.a.thread.1.count=7"), [Some(7), Some(2)]);
+        for none in [
+            "vm.a.thread.0.count=7",
+            "vm.a.thread.3.count=7",
+            "vm.a.thread.count=7",
+        ] {
+            assert_eq!(over(none), [], "{none}");
+        }
     }
 
     #[test]

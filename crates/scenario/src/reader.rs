@@ -222,13 +222,15 @@ impl<'a> Reader<'a> {
             }),
             _ => None,
         };
-        let texts: Option<Vec<_>> = match value {
-            Value::List(list) if !list.is_empty() => list.iter().map(one).collect(),
-            _ => None,
+        let expected = format!("a list of texts such as {such_as}");
+        let list = match value {
+            Value::List(list) if !list.is_empty() => list,
+            _ => return self.wrong(key, value, &expected),
         };
-        match texts {
-            Some(texts) => Some(texts),
-            None => self.wrong(key, value, &format!("a list of texts such as {such_as}")),
+        let other = list.iter().find(|node| one(node).is_none());
+        match other {
+            Some(other) => self.wrong(key, &other.value, &format!("{expected} only")),
+            None => list.iter().map(one).collect(),
         }
     }
 
@@ -396,6 +398,12 @@ impl<'a> Reader<'a> {
         let expected = &format!("a list of tables, written [[{}]]", self.key(key));
         let list = match &node.value {
             Value::List(list) if !list.is_empty() => list,
+            // From the command line: over a list, a number would have told which table is meant.
+            Value::Table(_) if node.place.line == 0 => {
+                let key_of_one =
+                    format!("{expected}; a key of the first is {}.1.KEY", self.key(key));
+                return self.wrong(key, &node.value, &key_of_one);
+            }
             other => return self.wrong(key, other, expected),
         };
         let one = |item: &'a Node| match &item.value {

@@ -9,7 +9,7 @@ use crate::reader::Reader;
 use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
 use corun_model::time::{MS, SEC, US};
-use corun_model::{NEUTRAL_WEIGHT, PcpuSet};
+use corun_model::{NEUTRAL_WEIGHT, PcpuSet, nearest};
 use std::sync::Arc;
 
 const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
@@ -26,8 +26,18 @@ pub(crate) fn vms(
     let groups: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
     let mut all = Vec::new();
     let mut vcpus = 0;
-    for (name, table) in top.named("vm") {
+    let tables = top.named("vm");
+    let whole = tables.iter().filter(|(_, table)| table.has("vcpus"));
+    let whole: Vec<&str> = whole.map(|(name, _)| *name).collect();
+    for (name, table) in tables {
         names::check(&table, name);
+        if !table.has("vcpus") {
+            // What is laid over a scenario and has a slip in a VM's name makes a new one, of which little is said.
+            let meant = nearest(name, whole.iter().copied());
+            let or = meant.map(|meant| format!("; or did you mean the VM {meant:?}?"));
+            let expected = format!("the number of vCPUs{}", or.unwrap_or_default());
+            table.missing("vcpus", &expected);
+        }
         let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
         let Some(vm) = vm(name, &table, pcpus, disks, &groups) else {
             table.finish();
@@ -80,9 +90,6 @@ fn vm(
     disks: &[Disk],
     groups: &[String],
 ) -> Option<Vm> {
-    if !table.has("vcpus") {
-        table.missing("vcpus", "the number of vCPUs");
-    }
     let vcpus = table.whole("vcpus", 1..=limits::VCPUS_PER_VM);
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(NEUTRAL_WEIGHT);

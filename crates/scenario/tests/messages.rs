@@ -713,3 +713,50 @@ fn what_belongs_to_an_agent() {
         ],
     );
 }
+
+#[test]
+fn a_slip_in_the_name_of_a_vm_is_guessed() {
+    let over = Override::parse("--set", "vm.wbe.count=3").unwrap();
+    let found = read("host.toml", GOOD, &[over]).unwrap_err().to_string();
+    let expected =
+        "vm.wbe.vcpus: is missing, expected the number of vCPUs; or did you mean the VM \"web\"?";
+    assert!(found.contains(expected), "{found}");
+    let case = with("[case.more]\nvm.wbe.count = 3").join("\n");
+    assert!(case.contains(expected), "{case}");
+    let other = with("[vm.db]\nworkload = \"cpu\"").join("\n");
+    assert!(!other.contains("did you mean"), "{other}");
+}
+
+#[test]
+fn what_is_no_text_in_a_list_of_texts_is_named() {
+    says(
+        with("[run]\npolicies = [\"cfs\", 1]"),
+        &[
+            "host.toml:7: run.policies: found 1, expected a list of texts such as [\"cfs\", \"balance\"] only",
+        ],
+    );
+}
+
+#[test]
+fn the_command_line_reaches_into_lists_of_tables() {
+    let text = format!(
+        "{}[[vm.web.thread]]\nprogram = \"compute 1ms\"\n",
+        GOOD.replace("workload = \"cpu\"\n", "")
+    );
+    let with = |set: &str| {
+        let over = Override::parse("--set", set).unwrap();
+        read("host.toml", &text, &[over]).map(|_| ())
+    };
+    with("vm.web.thread.1.count=3").unwrap();
+    let found = with("vm.web.thread.count=3").unwrap_err().to_string();
+    assert!(
+        found.contains("a key of the first is vm.web.thread.1.KEY"),
+        "{found}"
+    );
+    assert!(with("vm.web.thread.2.count=3").is_err());
+    let found = with("vm.web.thread.1.count=x").unwrap_err().to_string();
+    assert!(
+        found.contains("--set vm.web.thread.1.count=x: vm.web.thread.count: found"),
+        "{found}"
+    );
+}

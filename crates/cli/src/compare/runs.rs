@@ -36,11 +36,11 @@ pub struct RunArgs {
     pub seed: Option<u64>,
 
     /// Several seeds, such as 1,2,3 or 1..30: results are medians with their spread
-    #[arg(long, value_delimiter = ',', value_name = "N,N,…", value_parser = seeds)]
+    #[arg(long, value_delimiter = ',', value_name = "N,N,…", allow_negative_numbers = true, value_parser = seeds)]
     pub seeds: Vec<Seeds>,
 
     /// Length of the measured part: seconds, or a number with a unit such as 500ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub duration: Option<String>,
 
     /// Set any key of the scenario, such as vm.web.count=3; may be repeated

@@ -59,12 +59,13 @@ fn unheeded(sets: &[String], jobs: &[Job<'_>]) -> Vec<String> {
         }
     }
     let mut notes = schedulers::sets_unheeded(sets, &policies);
+    let mut of_policies = schedulers::Unheeded::default();
     for job in jobs {
-        let of_files = rtapp::unheeded(job.case);
-        for note in schedulers::unheeded(&job.policy, job.case)
-            .into_iter()
-            .chain(of_files)
-        {
+        schedulers::unheeded(&job.policy, job.case, &mut of_policies);
+    }
+    notes.extend(of_policies.told());
+    for job in jobs {
+        for note in rtapp::unheeded(job.case) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

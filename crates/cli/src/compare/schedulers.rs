@@ -208,30 +208,132 @@ fn siblings(policy: &str, said: &Schedulers) -> (Siblings, Gangs) {
     }
 }
 
-/// What `policy` cannot do of what is said of the VMs, for people to know.
-pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
+/// What policies cannot do of what is said, for people to know: each thing once, however many VMs and policies
+/// it is true of.
+#[derive(Default)]
+pub struct Unheeded(Vec<Note>);
+
+enum Note {
+    /// Of a policy as a whole.
+    Whole(String),
+    /// Of a key of VMs.
+    Of {
+        key: &'static str,
+        vms: Vec<String>,
+        policies: Vec<String>,
+        /// What is true of one policy: "has no …".
+        lack: String,
+    },
+}
+
+impl Unheeded {
+    fn whole(&mut self, note: String) {
+        let same = |known: &Note| matches!(known, Note::Whole(known) if *known == note);
+        if !self.0.iter().any(same) {
+            self.0.push(Note::Whole(note));
+        }
+    }
+
+    /// `policy` lacks what `key` of `vm` is about.
+    fn of(&mut self, key: &'static str, vm: &str, policy: &str, lack: &str) {
+        let known = self.0.iter_mut().find_map(|note| match note {
+            Note::Of {
+                key: k,
+                vms,
+                policies,
+                lack: l,
+            } if *k == key && l == lack && *policies == [policy] => Some(vms),
+            _ => None,
+        });
+        match known {
+            Some(vms) if vms.iter().any(|known| known == vm) => {}
+            Some(vms) => vms.push(vm.to_string()),
+            None => self.0.push(Note::Of {
+                key,
+                vms: vec![vm.to_string()],
+                policies: vec![policy.to_string()],
+                lack: lack.to_string(),
+            }),
+        }
+    }
+
+    /// In words; policies that lack the same are named together.
+    pub fn told(self) -> Vec<String> {
+        let mut all: Vec<Note> = Vec::new();
+        for note in self.0 {
+            let same = |known: &&mut Note| match (&**known, &note) {
+                (
+                    Note::Of { key, vms, lack, .. },
+                    Note::Of {
+                        key: k,
+                        vms: v,
+                        lack: l,
+                        ..
+                    },
+                ) => (key, vms, lack) == (k, v, l),
+                _ => false,
+            };
+            match (all.iter_mut().find(same), note) {
+                (Some(Note::Of { policies, .. }), Note::Of { policies: more, .. }) => {
+                    policies.extend(more);
+                }
+                (_, note) => all.push(note),
+            }
+        }
+        all.into_iter().map(Note::told).collect()
+    }
+}
+
+impl Note {
+    fn told(self) -> String {
+        let (key, vms, policies, lack) = match self {
+            Self::Whole(note) => return note,
+            Self::Of {
+                key,
+                vms,
+                policies,
+                lack,
+            } => (key, vms, policies, lack),
+        };
+        let each: Vec<String> = vms.iter().map(|vm| format!("vm.{vm}{key}")).collect();
+        let whose = match &each[..] {
+            [first, .., last] if each.len() > 3 => format!("{first} … {last} ({} VMs)", each.len()),
+            few => few.join(", "),
+        };
+        let lack = match (policies.len(), lack.split_once(' ')) {
+            (2.., Some(("has", what))) => format!("have {what}"),
+            (2.., Some(("knows", what))) => format!("know {what}"),
+            _ => lack,
+        };
+        format!("{whose}: {} {lack}", policies.join(", "))
+    }
+}
+
+/// Adds what `policy` cannot do of what is said of the VMs.
+pub fn unheeded(policy: &str, case: &Case, unheeded: &mut Unheeded) {
     let task_slices = policy == "eevdf"
         && eevdf_params(&case.schedulers, &host_params(case))
             .is_ok_and(|params| params.task_slices);
-    let mut unheeded = Vec::new();
     if policy == "rr" && !case.vms.iter().any(|vm| vm.realtime) {
-        unheeded.push("rr: no VM is `realtime`, so it does what cfs does".to_string());
+        unheeded.whole("rr: no VM is `realtime`, so it does what cfs does".to_string());
     }
-    unheeded.extend(corun_policies::find(policy).and_then(|policy| idles(policy, case)));
+    let idle = corun_policies::find(policy).and_then(|policy| idles(policy, case));
+    idle.into_iter().for_each(|note| unheeded.whole(note));
     for vm in &case.vms {
         if vm.realtime && policy != "rr" {
-            unheeded.push(format!("vm.{}.realtime: {policy} has no SCHED_RR", vm.name));
+            unheeded.of(".realtime", &vm.name, policy, "has no SCHED_RR");
         }
         if vm.cap.is_some() && !policy.starts_with("credit") {
-            unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
+            unheeded.of(".cap", &vm.name, policy, "has no caps");
         }
-        unheeded.extend(ungrouped(policy, vm));
+        if let Some(lack) = ungrouped(policy, vm) {
+            unheeded.of("", &vm.name, policy, &lack);
+        }
         if vm.slice.is_some() && !task_slices {
-            let message = format!("vm.{}.slice: {policy} has no slices per task", vm.name);
-            unheeded.push(message + " (eevdf since 6.12 has)");
+            let lack = "has no slices per task (eevdf since 6.12 has)";
+            unheeded.of(".slice", &vm.name, policy, lack);
         }
     }
-    unheeded
 }
 
 /// What `policy` does not keep of what is said of a VM's cgroup. corun's policies and the models of CFS and
@@ -239,10 +341,8 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
 fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
     let keys = vm.cgroup?;
     if policy == "rr" {
-        return Some(format!(
-            "vm.{}: {policy} knows no group, cpu_max or cpu_idle (corun's own policies do)",
-            vm.name
-        ));
+        let lack = "knows no group, cpu_max or cpu_idle (corun's own policies do)";
+        return Some(lack.to_string());
     }
     if !policy.starts_with("credit") {
         return None;
@@ -254,13 +354,7 @@ fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
     ];
     let said = said.iter().filter(|(said, _)| *said).map(|(_, key)| *key);
     let said: Vec<&str> = said.collect();
-    (!said.is_empty()).then(|| {
-        format!(
-            "vm.{}: {policy} knows no {}, only cpu_max, as a cap",
-            vm.name,
-            said.join(" or ")
-        )
-    })
+    (!said.is_empty()).then(|| format!("knows no {}, only cpu_max, as a cap", said.join(" or ")))
 }
 
 /// Why one of corun's policies has nothing to do on this host, if so.
@@ -466,5 +560,28 @@ pub fn unknown(said: Option<&Located<String>>, known: &[&str]) -> Problems {
                 .into()
         }
         None => elsewhere("a default is missing"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_vms_and_policies_share_is_said_once() {
+        let mut notes = Unheeded::default();
+        for policy in ["eevdf", "fair"] {
+            for vm in 1..=300 {
+                notes.of(".cap", &format!("build{vm}"), policy, "has no caps");
+            }
+            notes.of(".slice", "a", "fair", "has no slices");
+            notes.whole("the same".to_string());
+        }
+        let told = [
+            "vm.build1.cap … vm.build300.cap (300 VMs): eevdf, fair have no caps",
+            "vm.a.slice: fair has no slices",
+            "the same",
+        ];
+        assert_eq!(notes.told(), told);
     }
 }

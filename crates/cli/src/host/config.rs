@@ -44,7 +44,9 @@ const SET: &str = "set";
 pub(super) fn read(file: &Path, said: &ArgMatches) -> anyhow::Result<(Args, Said)> {
     let document = document_of(file)?;
     let policy = said_policy(said).unwrap_or(super::DEFAULT_POLICY);
-    let mut words = words_of(&document, policy).map_err(Invalid::error)?;
+    let words = words_of(&document, policy);
+    let mut words =
+        words.map_err(|problems| Invalid::error(with_excluded(problems, &document, said)))?;
     for note in leave_out_parameters(&mut words, said) {
         output::note(&format!("corun: {note}"));
     }
@@ -96,6 +98,22 @@ fn leave_out_parameters(words: &mut Vec<Word>, said: &ArgMatches) -> Vec<String>
         )
     };
     words.extract_if(.., is_parameter).map(note).collect()
+}
+
+/// The same problems, and those of lines that do not go with the rest: all of them are told at once.
+fn with_excluded(mut problems: Problems, document: &Table, said: &ArgMatches) -> Problems {
+    let value = |key: &str| document.get(key).map(|node| &node.value);
+    let observe = said.get_flag("observe") || value("observe") == Some(&Value::Flag(true));
+    let fair = match said.value_source("backend") {
+        Some(ValueSource::CommandLine) => said.get_one("backend") == Some(&super::Backend::Fair),
+        _ => matches!(value("backend"), Some(Value::Text(name)) if name == "fair"),
+    };
+    for (key, why) in super::excluded(observe, fair, |key| document.get(key).is_some()) {
+        if let Some(entry) = document.iter().find(|entry| entry.key == key) {
+            problems.push(problem(&entry.place, key, why));
+        }
+    }
+    problems
 }
 
 /// What both say, the command line before the file.
@@ -289,7 +307,11 @@ fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem
         _ if entry.key == SET => {
             return Err(wrong(node, "a table such as [set] with slot = \"5ms\""));
         }
+        // A template that renders no canary must not put the whole host under the policy.
         Value::List(list) if matches!(arg.get_action(), ArgAction::Append) => {
+            if list.is_empty() {
+                return Err(wrong(node, "one at least, or no such key"));
+            }
             let one = |node| Some((node, scalar(node)?));
             let all: Option<Vec<_>> = list.iter().map(one).collect();
             all.ok_or_else(|| wrong(node, "a list of texts such as [\"web1\", \"db\"]"))?
@@ -368,7 +390,8 @@ fn policy_problems(document: &Table, in_force: &str) -> Vec<Problem> {
         let value = scalar(&entry.node)?;
         let error = settings.set(policy, &entry.key, &value).err()?;
         let key = format!("{SET}.{}", entry.key);
-        Some(problem(&entry.place, &key, error.to_string()))
+        let why = super::settings_refused(policy, &error);
+        Some(problem(&entry.place, &key, why))
     };
     set.iter().filter_map(wrong).collect()
 }

@@ -43,4 +43,12 @@ impl Said {
             None => Invalid::error(format!("--{long}: {why}")),
         }
     }
+
+    /// The same of several, all at once: lines in their order, after what the command line says.
+    pub(super) fn refuse_all(&self, mut wrong: Vec<(&str, String)>) -> anyhow::Error {
+        wrong.sort_by_key(|(long, _)| self.lines.get(*long));
+        let each = wrong.iter().map(|(long, why)| self.refuse(long, why));
+        let lines: Vec<String> = each.map(|error| error.to_string()).collect();
+        Invalid::error(lines.join("\n"))
+    }
 }

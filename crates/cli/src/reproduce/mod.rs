@@ -147,7 +147,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         false => show(args, &board),
     };
     let changed = places::write(&pages, &tables.tables)?;
-    if args.pages.is_some() && !args.quiet {
+    if let Some(directory) = args.pages.as_ref().filter(|_| pages.is_empty()) {
+        output::note(&format!(
+            "--pages {}: no page has a place for a table, written `<!-- table NAME -->` and `<!-- end of table -->`",
+            directory.display()
+        ));
+    } else if args.pages.is_some() && !args.quiet {
         output::note(&format!("{} changed", counted(changed, "page")));
     }
     shown?;
@@ -205,10 +210,12 @@ impl<'a> Wanted<'a> {
         };
         let judged = self.claims.iter().filter(is_complete);
         let judged = judged.map(|claim| judge::judge(claim, checks, measured));
+        let claims: Vec<_> = judged.collect::<Result<_, _>>().map_err(Invalid::error)?;
         Ok(Scoreboard {
             version: env!("CARGO_PKG_VERSION").to_string(),
             quick: args.quick,
-            claims: judged.collect::<Result<_, _>>().map_err(Invalid::error)?,
+            left_out: self.claims.len() - claims.len(),
+            claims,
         })
     }
 

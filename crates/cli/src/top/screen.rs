@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The full screen: a table that renews itself, and keys.
 
-use super::table::{self, columns, fitted};
+use super::table::{self, Column, fitted, shown};
 use super::{Order, Row, Sample, Sampler, View};
+use crate::output;
 use corun_model::{Nanos, time};
-use ratatui::Frame;
+use corun_system::signals;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::Paragraph;
+use ratatui::{Frame, TerminalOptions, Viewport};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const KEYS: &str = "\
@@ -37,13 +43,41 @@ pub(super) fn run(
         then: first.clone(),
         now: first,
         offset: 0,
+        aside: 0,
         help: false,
     };
-    let mut terminal = ratatui::try_init()?;
-    let ended = screen.serve(sampler, &mut terminal, count);
-    ratatui::restore();
-    ended
+    // Before anything is changed that would have to be taken back.
+    let asked = signals::watch()?;
+    let options = TerminalOptions {
+        viewport: Viewport::Fixed(area()),
+    };
+    let mut terminal = ratatui::try_init_with_options(options)?;
+    let entered = execute!(io::stdout(), EnterAlternateScreen);
+    let ended = match entered {
+        Ok(()) => screen.serve(sampler, &mut terminal, count, &asked),
+        Err(cause) => Err(cause.into()),
+    };
+    // Where the terminal is gone nobody is left to be told.
+    let _ = ratatui::try_restore();
+    match asked.load(Ordering::Relaxed) {
+        true => Ok(()),
+        false => ended,
+    }
 }
+
+/// What is drawn on: serial consoles do not know how large they are.
+fn area() -> Rect {
+    let (columns, rows) = terminal::size().unwrap_or_default();
+    sized(columns, rows, output::width())
+}
+
+fn sized(columns: u16, rows: u16, otherwise: u16) -> Rect {
+    let or = |size: u16, otherwise: u16| if size == 0 { otherwise } else { size };
+    Rect::new(0, 0, or(columns, otherwise), or(rows, 24))
+}
+
+/// How long a signal may go unnoticed: one that asks to end must not leave the terminal as it is.
+const HEED: Duration = Duration::from_millis(100);
 
 struct Screen {
     view: View,
@@ -51,6 +85,8 @@ struct Screen {
     then: Sample,
     now: Sample,
     offset: usize,
+    /// Columns that are scrolled out at the left.
+    aside: usize,
     help: bool,
 }
 
@@ -68,15 +104,27 @@ impl Screen {
         sampler: &Sampler,
         terminal: &mut ratatui::DefaultTerminal,
         count: Option<u64>,
+        asked: &AtomicBool,
     ) -> anyhow::Result<()> {
         let mut left = count;
         let mut looked = Instant::now();
         loop {
+            if terminal.get_frame().area() != area() {
+                terminal.resize(area())?;
+            }
             terminal.draw(|frame| self.draw(frame))?;
             let due = looked + Duration::from_nanos(self.delay);
-            let key = match event::poll(due.saturating_duration_since(Instant::now()))? {
-                true => event::read()?,
-                false => Event::FocusGained, // nothing: it is time to look
+            let key = loop {
+                if asked.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let left = due.saturating_duration_since(Instant::now());
+                if event::poll(left.min(HEED))? {
+                    break event::read()?;
+                }
+                if left <= HEED {
+                    break Event::FocusGained; // nothing: it is time to look
+                }
             };
             let then = match key {
                 Event::Key(key) if key.kind == KeyEventKind::Press => self.key(key),
@@ -112,7 +160,9 @@ impl Screen {
             KeyCode::Up => self.offset = self.offset.saturating_sub(1),
             KeyCode::PageDown => self.offset += 10,
             KeyCode::PageUp => self.offset = self.offset.saturating_sub(10),
-            KeyCode::Home => self.offset = 0,
+            KeyCode::Right => self.aside += 1,
+            KeyCode::Left => self.aside = self.aside.saturating_sub(1),
+            KeyCode::Home => (self.offset, self.aside) = (0, 0),
             KeyCode::Char(letter) => {
                 let order = Order::ALL.iter().find(|(_, key, _)| *key == letter);
                 self.view.order = order.map_or(self.view.order, |(_, _, order)| *order);
@@ -135,15 +185,22 @@ impl Screen {
         self.offset = self.offset.min(rows.len().saturating_sub(1));
         frame.render_widget(Paragraph::new(self.title()), title);
         frame.render_widget(Paragraph::new(KEYS).dim(), keys);
-        let columns = columns(self.view.vcpus);
-        let cells = columns.iter().map(|column| fitted(column, column.head));
         let width = usize::from(head.width);
+        let all = table::columns(self.view.vcpus).len();
+        self.aside = self.aside.min(all.saturating_sub(2));
+        let columns = shown(
+            self.view.vcpus,
+            width,
+            self.aside,
+            table::longest_name(&rows),
+        );
+        let cells = columns.iter().map(|column| fitted(column, column.head));
         let names = format!("{:<width$}", cells.collect::<Vec<_>>().join(" "));
         frame.render_widget(Paragraph::new(names).reversed(), head);
         let lines: Vec<Line<'_>> = rows
             .iter()
             .skip(self.offset)
-            .map(|row| self.line(row))
+            .map(|row| self.line(row, &columns))
             .collect();
         let nothing = match lines.is_empty() {
             true => "no VMs, or none for as long as one look",
@@ -177,8 +234,7 @@ impl Screen {
         Text::from_iter(lines)
     }
 
-    fn line(&self, row: &Row) -> Line<'static> {
-        let columns = columns(self.view.vcpus);
+    fn line(&self, row: &Row, columns: &[Column]) -> Line<'static> {
         let cells = columns
             .iter()
             .map(|column| fitted(column, &(column.cell)(row)));
@@ -215,6 +271,7 @@ mod tests {
             then: none.clone(),
             now: none,
             offset: 0,
+            aside: 0,
             help: false,
         }
     }
@@ -239,6 +296,13 @@ mod tests {
                 "{key} is not in the help"
             );
         }
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_has_one() {
+        assert_eq!(sized(0, 0, 80), Rect::new(0, 0, 80, 24));
+        assert_eq!(sized(40, 0, 80), Rect::new(0, 0, 40, 24));
+        assert_eq!(sized(132, 50, 80), Rect::new(0, 0, 132, 50));
     }
 
     #[test]

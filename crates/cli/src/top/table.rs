@@ -88,18 +88,59 @@ pub(super) fn columns(vcpus: bool) -> Vec<Column> {
     columns
 }
 
-/// A cell, cut to its column.
+/// Columns that go first where there is no room for all: they say who it is, not how it fares.
+const SPARED: [&str; 3] = ["PID", "TID", "WEIGHT"];
+/// The longest that NAME becomes in batch mode.
+const LONGEST_NAME: usize = 60;
+
+/// How wide columns are beside each other.
+fn total(columns: &[Column]) -> usize {
+    let widths: usize = columns.iter().map(|column| column.width).sum();
+    widths + columns.len().saturating_sub(1)
+}
+
+/// The columns that fit into `width`, without the first `aside` after the name, which has room for `longest` if there
+/// is some.
+pub(super) fn shown(vcpus: bool, width: usize, aside: usize, longest: usize) -> Vec<Column> {
+    let mut columns = columns(vcpus);
+    for spared in SPARED {
+        if total(&columns) > width {
+            columns.retain(|column| column.head != spared);
+        }
+    }
+    // The last one stays.
+    columns.drain(1..=aside.min(columns.len() - 2));
+    while columns.len() > 2 && total(&columns) > width {
+        columns.pop();
+    }
+    let room = width.saturating_sub(total(&columns));
+    columns[0].width += longest.saturating_sub(columns[0].width).min(room);
+    columns
+}
+
+/// A cell, cut to its column, which shows.
 pub(super) fn fitted(column: &Column, text: &str) -> String {
-    let short: String = text.chars().take(column.width).collect();
+    let mut short: String = text.chars().take(column.width).collect();
+    if text.chars().count() > column.width {
+        short.pop();
+        short.push('…');
+    }
     match column.left {
         true => format!("{short:<width$}", width = column.width),
         false => format!("{short:>width$}", width = column.width),
     }
 }
 
+/// Of all lines.
+pub(super) fn longest_name(rows: &[Row]) -> usize {
+    let lengths = rows.iter().map(|row| row.name.chars().count());
+    lengths.max().unwrap_or(0)
+}
+
 /// The whole table.
 pub(super) fn text(rows: &[Row], vcpus: bool) -> String {
-    let columns = columns(vcpus);
+    let mut columns = columns(vcpus);
+    columns[0].width = longest_name(rows).clamp(columns[0].width, LONGEST_NAME);
     let line = |cell: &dyn Fn(&Column) -> String| {
         let cells: Vec<String> = columns.iter().map(|c| fitted(c, &cell(c))).collect();
         cells.join(" ").trim_end().to_string() + "\n"
@@ -137,7 +178,7 @@ mod tests {
     #[test]
     fn lines_stand_under_their_heads() {
         let row = Row {
-            name: "a-name-that-is-much-too-long-for-its-column".into(),
+            name: "a-name-that-is-much-too-long-for-any-column-however-wide-that-may-be".into(),
             run: 0.5,
             ready: 0.25,
             costop: Some(0.1),
@@ -156,9 +197,29 @@ mod tests {
             ("%MLMTD", "-"),
         ] {
             let end = head.find(name).unwrap() + name.len();
-            assert!(line[..end].ends_with(value), "{name}\n{table}");
+            let until: String = line.chars().take(end).collect();
+            assert!(until.ends_with(value), "{name}\n{table}");
         }
-        assert!(line.starts_with("a-name-that-is-much- "));
+        assert!(line.starts_with("a-name-that-is-much-too-long-for-any-column-however-wide-th… "));
+    }
+
+    #[test]
+    fn what_vms_lack_is_seen_on_narrow_terminals() {
+        let heads = |width, aside| {
+            let columns = shown(false, width, aside, 30);
+            assert!(total(&columns) <= width);
+            let heads = columns.iter().map(|column| column.head);
+            (heads.collect::<Vec<_>>().join(" "), columns[0].width)
+        };
+        assert_eq!(heads(40, 0), ("NAME NVCPU %RUN %RDY".to_string(), 20));
+        assert!(heads(40, 5).0.starts_with("NAME %WAIT SW/S"));
+        assert_eq!(heads(40, 99).0, "NAME %LOAN");
+        let (all, name) = heads(300, 0);
+        assert!(
+            all.contains("PID WEIGHT") && all.ends_with("%LOAN"),
+            "{all}"
+        );
+        assert_eq!(name, 30);
     }
 
     #[test]

@@ -394,8 +394,7 @@ workload = "cpu"
         [
             "vm.b: credit knows no group or cpu_burst or cpu_idle, only cpu_max, as a cap",
             "rr: no VM is `realtime`, so it does what cfs does",
-            "vm.a: rr knows no group, cpu_max or cpu_idle (corun's own policies do)",
-            "vm.b: rr knows no group, cpu_max or cpu_idle (corun's own policies do)",
+            "vm.a, vm.b: rr knows no group, cpu_max or cpu_idle (corun's own policies do)",
         ]
     );
     for run in report["runs"].as_array().unwrap() {

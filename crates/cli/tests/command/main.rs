@@ -31,6 +31,7 @@ mod reference;
 mod reproduce;
 mod rtapp;
 mod sensitivity;
+mod top;
 mod vsmtio;
 mod watch;
 mod workloads;

@@ -51,6 +51,38 @@ fn what_is_read_is_not_overwritten() {
 }
 
 #[test]
+fn what_corun_did_not_write_is_not_overwritten() {
+    let place = Place::with("outputs-foreign", "in.toml", SCENARIO);
+    place.write("dear", "dear\n");
+    let short = "compare in.toml --policies cfs --seed 1 --quiet";
+    for line in [
+        "--report dear",
+        "--csv dear",
+        "--trace dear",
+        "--events dear",
+    ] {
+        let line = format!("{short} {line}");
+        let said = place.refused(&line.split(' ').collect::<Vec<_>>());
+        assert!(
+            said.contains("dear: this file is there and holds something else"),
+            "{said}"
+        );
+    }
+    for option in ["-o", "--svg"] {
+        let said = place.refused(&["calibrate", "--quick", option, "dear"]);
+        assert!(said.contains("holds something else"), "{said}");
+    }
+    assert_eq!(place.read("dear"), "dear\n");
+    // What it wrote itself it writes again.
+    for option in ["--report", "--csv", "--trace", "--events"] {
+        let line = format!("{short} {option} own{option}");
+        for _ in 0..2 {
+            place.prints(&line.split(' ').collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
 fn two_outputs_are_two_files() {
     let place = Place::with("outputs-twice", "in.toml", SCENARIO);
     let both = ["--report", "out", "--events", "./out"];
@@ -153,9 +185,14 @@ fn interrupted(
 
 #[test]
 fn what_was_interrupted_leaves_no_half_of_a_file() {
-    for (option, signal) in [("--trace", libc::SIGINT), ("--events", libc::SIGTERM)] {
+    let trace = "\n\u{4}P\u{1}h\u{1}";
+    let events = "# host: 2 pCPUs, kernel simulated, scheduler cfs\n";
+    for (option, signal, old) in [
+        ("--trace", libc::SIGINT, trace),
+        ("--events", libc::SIGTERM, events),
+    ] {
         let place = Place::with("outputs-interrupted", "in.toml", SCENARIO);
-        place.write("out", "dear");
+        place.write("out", old);
         let files = || std::fs::read_dir(place.path(".")).unwrap().count();
         let before = files();
         // A day: however slow the machine is, it is not over before the signal comes.
@@ -164,7 +201,7 @@ fn what_was_interrupted_leaves_no_half_of_a_file() {
         assert_eq!(code, Some(128 + signal), "{said}");
         assert!(said.contains("interrupted: out is not written"), "{said}");
         assert!(said.contains("interrupted: the run was not over"), "{said}");
-        assert_eq!(place.read("out"), "dear");
+        assert_eq!(place.read("out"), old);
         assert_eq!(files(), before, "nothing is left over");
     }
 }

@@ -299,6 +299,7 @@ fn what_is_done_is_shown_when_it_is_interrupted() {
     let board: Scoreboard = serde_json::from_slice(&output.stdout).unwrap();
     let shown: Vec<&str> = board.claims.iter().map(|claim| claim.id.as_str()).collect();
     assert_eq!(shown, ["x.trend", "x.lines", "x.later"]);
+    assert_eq!(board.left_out, 1);
     let why = said.next().unwrap().unwrap();
     assert!(why.contains("1 of 4 claims left out"), "{why}");
 }

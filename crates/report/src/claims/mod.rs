@@ -24,6 +24,8 @@ pub struct Scoreboard {
     pub version: String,
     /// Were runs shorter and seeds fewer than the experiments say?
     pub quick: bool,
+    /// How many claims are left out, since somebody interrupted it before their runs were all done.
+    pub left_out: usize,
     /// In the order of the file of claims.
     pub claims: Vec<Claim>,
 }
@@ -222,6 +224,12 @@ impl Scoreboard {
         if out + not > 0 {
             all.push(format!(
                 "Out of scope: {out} that no simulation can check, {not} not implemented yet."
+            ));
+        }
+        if self.left_out > 0 {
+            all.push(format!(
+                "Interrupted: {} left out, whose runs were not all done.",
+                counted(self.left_out, "claim")
             ));
         }
         if self.quick {

@@ -143,6 +143,68 @@ fn what_does_not_go_together_is_said_with_its_line() {
     }
 }
 
+/// An empty list would be everybody.
+#[test]
+fn no_vm_is_not_all_vms() {
+    for (text, wanted) in [
+        (
+            "only = []",
+            "host.toml:1: only: found an empty list, expected one at least",
+        ),
+        (
+            "only = [\"\"]",
+            "host.toml:1: only: found \"\", expected a VM's name",
+        ),
+        ("only = [\"web1\", \" \"]", "expected a VM's name"),
+        ("only = \"\"", "expected a VM's name"),
+    ] {
+        let said = refused(text);
+        assert!(said.contains(wanted), "{text}: {said}");
+    }
+    assert!(options().try_get_matches_from(["--only="]).is_err());
+}
+
+#[test]
+fn all_that_does_not_go_together_is_said_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("host.toml");
+    let run = |text: &str| {
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let none: [&str; 0] = [];
+        let (args, said) = read(&file, &options().get_matches_from(none))?;
+        super::super::with_all(&args, &said)
+    };
+    let rest = "max-ready = 20\nonly = [\"a\"]\nslice = \"2ms\"\n";
+    for first in [
+        "observe = true",
+        "backend = \"fair\"",
+        "observe = true\nonlyy = 1",
+    ] {
+        let said = run(&format!("{first}\n{rest}")).unwrap_err().to_string();
+        let lines: Vec<&str> = said.lines().collect();
+        let before = first.lines().count();
+        for (at, key) in ["max-ready", "only", "slice"].iter().enumerate() {
+            let wanted = format!("host.toml:{}: {key}: ", before + at + 1);
+            assert!(
+                lines.iter().any(|line| line.contains(&wanted)),
+                "{wanted}\n{said}"
+            );
+        }
+        assert!(
+            !first.contains("onlyy") || said.contains("did you mean \"only\""),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_parameter_that_there_is_not_is_answered_with_those_that_are() {
+    let said = refused("policy = \"jupiter\"\n[set]\nlatencyy = \"1ms\"\n");
+    let wanted = "no parameter \"latencyy\", did you mean \"latency\"? Accepted are ";
+    assert!(said.contains(wanted), "{said}");
+}
+
 #[test]
 fn where_a_run_wrote_things_down_is_known_whatever_else_is_wrong() {
     let folder = tempfile::tempdir().unwrap();

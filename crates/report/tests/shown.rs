@@ -134,6 +134,8 @@ fn client(name: &str, kind: &str, replies: Option<f64>, retransmissions: u64) ->
         response_p99_us: replies.map(|_| 24_000.0),
         response_max_us: replies.map(|_| 231_000.0),
         timeouts: 0,
+        sent_per_s: None,
+        overloaded: false,
         retransmissions,
         bytes_per_s: 117_000_000.0,
     }

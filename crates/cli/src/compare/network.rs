@@ -5,6 +5,7 @@
 use super::schedulers::set;
 use corun_model::Presence;
 use corun_model::time::SEC;
+use corun_report::{Run, Spread};
 use corun_scenario::{
     Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
 };
@@ -124,10 +125,7 @@ fn is_served(case: &Case, vm: usize, client: &PresetClient) -> bool {
 pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
     let crowded = clients.iter().filter(|client| client.turned_away > 0);
     let told = |client: &ClientOutcome| {
-        let case = match case {
-            "" => String::new(),
-            name => format!(" (case {name:?})"),
-        };
+        let case = in_case(case);
         let (what, remedy) = match client.kind {
             "ping" => ("pings were under way", "a longer `interval`"),
             _ => (
@@ -142,6 +140,54 @@ pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
         )
     };
     crowded.map(told).collect()
+}
+
+/// Whose response times say nothing, since their VM answers less than they send: each once, with the policies
+/// under which that is so, and medians over the seeds.
+pub fn overloaded(runs: &[Run]) -> Vec<String> {
+    let mut all: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for run in runs {
+        for client in run.clients.iter().filter(|client| client.overloaded) {
+            let (case, name) = (run.case.as_str(), client.name.as_str());
+            let known = all.iter_mut().find(|it| (it.0, it.1) == (case, name));
+            match known {
+                Some((.., policies)) if policies.contains(&run.policy.as_str()) => {}
+                Some((.., policies)) => policies.push(&run.policy),
+                None => all.push((case, name, vec![&run.policy])),
+            }
+        }
+    }
+    let told = |(case, name, policies): &(&str, &str, Vec<&str>)| {
+        let under = |policy: &&str| {
+            let runs = runs.iter();
+            let runs = runs.filter(|run| run.case == *case && run.policy == **policy);
+            let clients = runs.flat_map(|run| &run.clients);
+            let client = || {
+                clients
+                    .clone()
+                    .filter(|it| it.name == *name && it.overloaded)
+            };
+            let median = |values: Vec<f64>| Spread::of(values).map_or(0.0, |all| all.median);
+            let answered = median(client().filter_map(|it| it.replies_per_s).collect());
+            let sent = median(client().filter_map(|it| it.sent_per_s).collect());
+            format!("{answered:.0} of {sent:.0} under {policy}")
+        };
+        let under: Vec<String> = policies.iter().map(under).collect();
+        format!(
+            "client {name:?}{}: fewer requests per second are answered than sent: {}; ever more wait, so that \
+             response times grow with the run's length and say nothing",
+            in_case(case),
+            under.join(", ")
+        )
+    };
+    all.iter().map(told).collect()
+}
+
+fn in_case(case: &str) -> String {
+    match case {
+        "" => String::new(),
+        name => format!(" (case {name:?})"),
+    }
 }
 
 fn params(case: &Case) -> Result<NetworkParams, Problem> {

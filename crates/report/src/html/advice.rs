@@ -58,7 +58,7 @@ struct PolicyRow<'a> {
     beyond: String,
 }
 
-/// VM by VM: each policy's ready time.
+/// VM by VM: each policy's ready time, waits and work.
 struct VmTable<'a> {
     policies: Vec<&'a str>,
     rows: Vec<VmRow<'a>>,
@@ -80,8 +80,11 @@ struct VmCell {
     ready: String,
     /// The range, and what that is beside the host's own scheduler.
     range: String,
-    /// 99th percentile of its waits.
+    /// 99th percentile of its waits, and whether that is several times as long.
     wait: String,
+    /// Its work, and what that is beside the host's own scheduler; the range.
+    work: String,
+    work_range: String,
 }
 
 /// How many more VMs.
@@ -252,7 +255,22 @@ fn vms<'a>(advice: &'a Advice, shown: &[&'a PolicyAdvice]) -> VmTable<'a> {
             VmCell {
                 ready: percent(vm.ready_share.median),
                 range: format!("{}{said}", ends(&vm.ready_share)),
-                wait: micros(vm.ready_wait_p99_us.median),
+                wait: format!(
+                    "{}{}",
+                    micros(vm.ready_wait_p99_us.median),
+                    if vm.waits_multiply { "; longer" } else { "" }
+                ),
+                work: format!(
+                    "{}{}",
+                    amount(vm.work.median),
+                    match vm.work_verdict {
+                        Verdict::Own => "",
+                        Verdict::Better => "; more",
+                        Verdict::Same => "; as much",
+                        Verdict::Worse => "; less",
+                    }
+                ),
+                work_range: format!("{}–{}", amount(vm.work.least), amount(vm.work.most)),
             }
         });
         let first = |names: &'a [String]| names.first().map_or("–", String::as_str);

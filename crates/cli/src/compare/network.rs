@@ -5,7 +5,7 @@
 use super::schedulers::set;
 use corun_model::Presence;
 use corun_model::time::SEC;
-use corun_report::{Run, Spread};
+use corun_report::{ClientResult, Run, Spread};
 use corun_scenario::{
     Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
 };
@@ -142,45 +142,76 @@ pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
     crowded.map(told).collect()
 }
 
-/// Whose response times say nothing, since their VM answers less than they send: each once, with the policies
-/// under which that is so, and medians over the seeds.
+/// More such clients of a case than this are one note.
+const NAMED: usize = 2;
+
+/// Whose response times say nothing, since their VM answers less than they send: with the policies under which
+/// that is so, and medians over the seeds.
 pub fn overloaded(runs: &[Run]) -> Vec<String> {
-    let mut all: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    let mut cases: Vec<(&str, Vec<&str>)> = Vec::new();
     for run in runs {
         for client in run.clients.iter().filter(|client| client.overloaded) {
-            let (case, name) = (run.case.as_str(), client.name.as_str());
-            let known = all.iter_mut().find(|it| (it.0, it.1) == (case, name));
-            match known {
-                Some((.., policies)) if policies.contains(&run.policy.as_str()) => {}
-                Some((.., policies)) => policies.push(&run.policy),
-                None => all.push((case, name, vec![&run.policy])),
+            let known = cases.iter().position(|(case, _)| *case == run.case);
+            let at = known.unwrap_or_else(|| {
+                cases.push((&run.case, Vec::new()));
+                cases.len() - 1
+            });
+            let names = &mut cases[at].1;
+            if !names.contains(&client.name.as_str()) {
+                names.push(&client.name);
             }
         }
     }
-    let told = |(case, name, policies): &(&str, &str, Vec<&str>)| {
-        let under = |policy: &&str| {
-            let runs = runs.iter();
-            let runs = runs.filter(|run| run.case == *case && run.policy == **policy);
-            let clients = runs.flat_map(|run| &run.clients);
-            let client = || {
-                clients
-                    .clone()
-                    .filter(|it| it.name == *name && it.overloaded)
-            };
-            let median = |values: Vec<f64>| Spread::of(values).map_or(0.0, |all| all.median);
-            let answered = median(client().filter_map(|it| it.replies_per_s).collect());
-            let sent = median(client().filter_map(|it| it.sent_per_s).collect());
-            format!("{answered:.0} of {sent:.0} under {policy}")
+    let told = |(case, names): &(&str, Vec<&str>)| -> Vec<String> {
+        let said = |who: String, name: &str| {
+            format!(
+                "{who}{}: fewer requests per second are answered than sent: {}; ever more wait, so that \
+                 response times grow with the run's length and say nothing",
+                in_case(case),
+                answered(runs, case, name)
+            )
         };
-        let under: Vec<String> = policies.iter().map(under).collect();
-        format!(
-            "client {name:?}{}: fewer requests per second are answered than sent: {}; ever more wait, so that \
-             response times grow with the run's length and say nothing",
-            in_case(case),
-            under.join(", ")
-        )
+        match names[..] {
+            [first, ..] if names.len() > NAMED => {
+                vec![said(
+                    format!("{} clients, such as {first:?}", names.len()),
+                    first,
+                )]
+            }
+            _ => names
+                .iter()
+                .map(|name| said(format!("client {name:?}"), name))
+                .collect(),
+        }
     };
-    all.iter().map(told).collect()
+    cases.iter().flat_map(told).collect()
+}
+
+/// How many requests per second of a client were answered, of how many, where they were too few.
+fn answered(runs: &[Run], case: &str, name: &str) -> String {
+    let mut policies: Vec<(&str, Vec<&ClientResult>)> = Vec::new();
+    for run in runs.iter().filter(|run| run.case == case) {
+        let of = |client: &&ClientResult| client.name == name && client.overloaded;
+        let clients = run.clients.iter().filter(of);
+        match policies
+            .iter_mut()
+            .find(|(policy, _)| *policy == run.policy)
+        {
+            Some((_, seen)) => seen.extend(clients),
+            None => policies.push((&run.policy, clients.collect())),
+        }
+    }
+    let median = |seen: &[&ClientResult], of: fn(&ClientResult) -> Option<f64>| {
+        let all = seen.iter().filter_map(|client| of(client));
+        Spread::of(all).map_or(0.0, |spread| spread.median)
+    };
+    let under = policies.iter().filter(|(_, seen)| !seen.is_empty());
+    let under = under.map(|(policy, seen)| {
+        let answered = median(seen, |client| client.replies_per_s);
+        let sent = median(seen, |client| client.sent_per_s);
+        format!("{answered:.0} of {sent:.0} under {policy}")
+    });
+    under.collect::<Vec<_>>().join(", ")
 }
 
 fn in_case(case: &str) -> String {

@@ -26,6 +26,8 @@ struct Page<'a> {
     replays: usize,
     ranking: Vec<Ranking>,
     policies: Vec<PolicyRow<'a>>,
+    /// Would a VM lose under any of them?
+    loses: bool,
     /// Which kernels are modelled.
     kernels: String,
     vms: VmTable<'a>,
@@ -133,6 +135,7 @@ pub fn page(
         replays: replays.first().map_or(0, |(_, runs)| runs.len()),
         ranking: ranking(advice),
         policies: advice.policies.iter().map(|it| row(advice, it)).collect(),
+        loses: advice.policies.iter().any(|it| !it.costs.is_empty()),
         kernels: advice.kernels(),
         vms: vms(advice, &shown),
         growth: growth(&advice.overcommit),

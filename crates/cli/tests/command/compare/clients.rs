@@ -150,6 +150,16 @@ fn an_open_client_whose_vm_does_not_keep_up_is_told() {
         note.contains(" under eevdf, ") && note.contains(" under fair;"),
         "{note}"
     );
+    // Of many alike, one is named.
+    place.write("many.toml", OPEN.replace("[vm.web]", "[vm.web]\ncount = 3"));
+    let json = place.json(&["compare", "many.toml", "--json"]);
+    let notes = json["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let note = notes[0].as_str().unwrap();
+    assert!(
+        note.starts_with("3 clients, such as \"users web1\": "),
+        "{note}"
+    );
     place.write("served.toml", OPEN.replace("rate = 1000", "rate = 400"));
     let json = place.json(&["compare", "served.toml", "--json"]);
     assert_eq!(json["runs"][0]["clients"][0]["overloaded"], false);

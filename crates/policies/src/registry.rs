@@ -9,6 +9,22 @@ use crate::{
 };
 use corun_model::Parameter;
 
+/// How far a policy goes beyond fair order: the less, the less can go wrong. Of policies that do as much good,
+/// hosts are advised to take the one that goes least far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// It is fair order.
+    Nothing,
+    /// It says where vCPUs wait, or for how long they run.
+    Places,
+    /// It binds them to pCPUs.
+    Binds,
+    /// It says who runs next, or how much.
+    Orders,
+    /// It keeps vCPUs from running that could.
+    Stops,
+}
+
 /// A policy that can be asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
@@ -20,10 +36,19 @@ pub struct PolicyInfo {
     pub source: &'static str,
     /// How many hardware threads the cores have that it schedules; on others it is plain fair order. 1: any.
     pub threads: u32,
+    /// How far it goes beyond fair order.
+    pub reach: Reach,
     /// What can be set of it (`[policy.NAME]` in a scenario), with defaults and sources.
     pub parameters: fn() -> Vec<Parameter>,
     /// Makes one, of these settings.
     pub make: fn(&Settings) -> Box<dyn Policy>,
+}
+
+impl PolicyInfo {
+    /// Does it look at [`corun_model::Signals`], set like this?
+    pub fn wants_signals(&self, settings: &Settings) -> bool {
+        (self.make)(settings).wants_signals()
+    }
 }
 
 static ALL: [PolicyInfo; 15] = [
@@ -32,6 +57,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "plain fair order, vCPUs go wherever there is least to do",
         source: "baseline",
         threads: 1,
+        reach: Reach::Nothing,
         parameters: Vec::new,
         make: |_| Box::new(Fair),
     },
@@ -40,6 +66,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "each vCPU has a pCPU of its own, as many on each, siblings apart",
         source: "Sukwong & Kim, EuroSys 2011, §2.2 (affinity-based); practice: virsh vcpupin",
         threads: 1,
+        reach: Reach::Binds,
         parameters: Vec::new,
         make: |_| Box::<Affinity>::default(),
     },
@@ -48,6 +75,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "no two vCPUs of a VM wait or run on the same pCPU",
         source: "Sukwong & Kim, \"Is Co-scheduling Too Expensive for SMP VMs?\", EuroSys 2011",
         threads: 1,
+        reach: Reach::Places,
         parameters: Vec::new,
         make: |_| Box::new(Balance),
     },
@@ -56,6 +84,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "as balance, but siblings share a pCPU rather than go where there is much to do",
         source: "Kim et al., \"Demand-based coordinated scheduling for SMP VMs\", ASPLOS 2013",
         threads: 1,
+        reach: Reach::Places,
         parameters: BalanceLoad::parameters,
         make: |settings| Box::new(settings.balance_load),
     },
@@ -64,6 +93,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "when the first vCPU of a VM starts, its siblings are called to start as well",
         source: "Sukwong & Kim, EuroSys 2011, §5.2.2 (dynamic time-slice co-scheduling)",
         threads: 1,
+        reach: Reach::Orders,
         parameters: Vec::new,
         make: |_| Box::new(CoschedDt),
     },
@@ -72,6 +102,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "time slots: the ready vCPUs of a VM start together or not at all",
         source: "Ousterhout 1982; Sukwong & Kim, EuroSys 2011, §3 (co-scheduling)",
         threads: 1,
+        reach: Reach::Stops,
         parameters: CoschedStrict::parameters,
         make: |settings| Box::new(settings.cosched_strict),
     },
@@ -80,6 +111,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "a vCPU that a sibling wakes, or waits for, runs at once, for a short while",
         source: "Kim et al., \"Demand-based coordinated scheduling for SMP VMs\", ASPLOS 2013",
         threads: 1,
+        reach: Reach::Orders,
         parameters: CoschedDemand::parameters,
         make: |settings| Box::new(settings.cosched_demand),
     },
@@ -88,6 +120,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "a vCPU that is ahead of its siblings stops until they catch up",
         source: "VMware ESX 4, as in Sukwong & Kim, EuroSys 2011, §6",
         threads: 1,
+        reach: Reach::Stops,
         parameters: CoschedRelaxed::parameters,
         make: |settings| Box::new(settings.cosched_relaxed),
     },
@@ -96,6 +129,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "when a vCPU is ahead of its siblings all stop, and those that lag start together",
         source: "VMware ESX 3, as in Sukwong & Kim, EuroSys 2011, §6",
         threads: 1,
+        reach: Reach::Stops,
         parameters: CoschedRelaxedAll::parameters,
         make: |settings| Box::new(settings.cosched_relaxed_all),
     },
@@ -104,6 +138,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "balance, and each vCPU has the weight and latency its progress needs; VMs lend time",
         source: "dissertation (vMigrater, vSMT-IO, Jupiter), ch. 4",
         threads: 1,
+        reach: Reach::Orders,
         parameters: JupiterParams::parameters,
         make: |settings| Box::new(Jupiter::new(settings.jupiter)),
     },
@@ -113,6 +148,7 @@ static ALL: [PolicyInfo; 15] = [
         source: "Teabe, Tchana & Hagimont, \"Application-specific quantum for multi-core platform \
                   scheduler\", EuroSys 2016",
         threads: 1,
+        reach: Reach::Binds,
         parameters: Aql::parameters,
         make: |settings| Box::new(Aql::new(settings.aql)),
     },
@@ -121,6 +157,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "halted I/O vCPUs keep a hardware thread beside vCPUs that compute",
         source: "vSMT-IO, USENIX ATC 2020; dissertation (vMigrater, vSMT-IO, Jupiter), ch. 3",
         threads: 2,
+        reach: Reach::Orders,
         parameters: VsmtIoParams::parameters,
         make: |settings| Box::new(VsmtIo::new(settings.vsmtio)),
     },
@@ -129,6 +166,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "short slices for vCPUs that do I/O, so that their turn comes more often",
         source: "Xu et al., \"vSlicer\", HPDC 2012, as in AQL_Sched, §4.2",
         threads: 1,
+        reach: Reach::Places,
         parameters: VSlicer::parameters,
         make: |settings| Box::new(VSlicer::new(settings.vslicer, settings.aql.limits)),
     },
@@ -137,6 +175,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "a pCPU with short slices for vCPUs that do I/O",
         source: "Xu et al., \"vTurbo\", USENIX ATC 2013, as in AQL_Sched, §4.2",
         threads: 1,
+        reach: Reach::Binds,
         parameters: VTurbo::parameters,
         make: |settings| Box::new(VTurbo::new(settings.vturbo, settings.aql.limits)),
     },
@@ -145,6 +184,7 @@ static ALL: [PolicyInfo; 15] = [
         summary: "short slices for everybody",
         source: "Ahn, Park & Huh, MICRO 2014, as in AQL_Sched, §4.2",
         threads: 1,
+        reach: Reach::Places,
         parameters: Microsliced::parameters,
         make: |settings| Box::new(settings.microsliced),
     },
@@ -155,6 +195,7 @@ const CALM: PolicyInfo = PolicyInfo {
     summary: "long slices for vCPUs that compute all the time",
     source: "the worked example of docs/write-a-policy.md",
     threads: 1,
+    reach: Reach::Places,
     parameters: Vec::new,
     make: |_| Box::new(Calm),
 };
@@ -202,6 +243,9 @@ mod tests {
                 assert!(parameter.key.starts_with(&section), "{parameter:?}");
             }
         }
+        let wants = |policy: &&PolicyInfo| policy.wants_signals(&Settings::default());
+        let wanting: Vec<_> = known().filter(wants).map(|policy| policy.name).collect();
+        assert_eq!(wanting, ["aql", "vsmtio", "vslicer", "vturbo"]);
         assert!(find("random").is_none());
         assert!(names().starts_with("fair, affinity, balance, "));
     }

@@ -416,6 +416,13 @@ pub struct ClientResult {
     pub response_p99_us: Option<f64>,
     /// The same: the longest.
     pub response_max_us: Option<f64>,
+    /// Open loops: requests that were due, per second; null for other clients.
+    #[serde(default)]
+    pub sent_per_s: Option<f64>,
+    /// Open loops: the VM answered less than was sent, so that ever more waited: response times grow with the
+    /// run's length, and say nothing.
+    #[serde(default)]
+    pub overloaded: bool,
     /// Requests given up; pings not answered in time.
     pub timeouts: u64,
     /// TCP segments sent again, by either end.

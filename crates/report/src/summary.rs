@@ -2,7 +2,7 @@
 //! Several seeds as one number, and what a comparison says in words.
 
 use crate::format::{micros, percent, ratio};
-use crate::results::{Comparison, Run};
+use crate::results::{Comparison, Run, VmResult};
 use corun_model::counted;
 
 /// The same measure from several seeds.
@@ -86,19 +86,41 @@ fn median(runs: &[&Run], measure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
-/// Geometric mean over the VMs of their throughput in `run` relative to `reference`.
-fn relative_throughput(runs: &[&Run], reference: &[&Run]) -> Option<f64> {
-    let vms = reference.first()?.vms.len();
+/// The VMs' throughput in `runs` relative to `reference`.
+fn relative_throughput<'a>(runs: &[&Run], reference: &[&'a Run]) -> Vec<(&'a str, f64)> {
     let of = |runs: &[&Run], vm: usize| median(runs, |run| Some(run.vms.get(vm)?.throughput));
-    let logs: Vec<f64> = (0..vms)
-        .filter_map(|vm| Some(of(runs, vm)? / of(reference, vm)?))
-        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
-        .map(f64::ln)
+    let vms = reference.first().map_or(&[][..], |run| &run.vms);
+    let relative = |(at, vm): (usize, &'a VmResult)| {
+        let ratio = of(runs, at)? / of(reference, at)?;
+        Some((vm.name.as_str(), ratio)).filter(|_| ratio.is_finite())
+    };
+    vms.iter().enumerate().filter_map(relative).collect()
+}
+
+/// The geometric mean, and of several VMs the one that gains most and the one that pays.
+fn throughput(vms: &[(&str, f64)], reference: &str) -> Option<String> {
+    let logs: Vec<f64> = vms
+        .iter()
+        .filter(|(_, ratio)| *ratio > 0.0)
+        .map(|(_, ratio)| ratio.ln())
         .collect();
-    match logs.is_empty() {
-        true => None,
-        false => Some((logs.iter().sum::<f64>() / logs.len() as f64).exp()),
+    if logs.is_empty() {
+        return None;
     }
+    let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    let mean = format!("throughput is {} that of {reference}", ratio(mean));
+    let by_ratio = |a: &&(&str, f64), b: &&(&str, f64)| a.1.total_cmp(&b.1);
+    let worst = vms.iter().min_by(by_ratio)?;
+    let best = vms.iter().rev().max_by(by_ratio)?;
+    let ends = [best, worst].map(|(name, of)| (name, ratio(*of)));
+    Some(match vms.len() {
+        1 => mean,
+        _ if ends[0].1 == ends[1].1 => format!("{mean} (geometric mean over VMs)"),
+        _ => format!(
+            "{mean} (geometric mean over VMs; best {} {}, worst {} {})",
+            ends[0].0, ends[0].1, ends[1].0, ends[1].1
+        ),
+    })
 }
 
 /// The worst VM's 99th percentile of waits for locks.
@@ -153,16 +175,7 @@ fn alone(runs: &[&Run]) -> String {
 
 fn compared(reference: &str, base: &[&Run], runs: &[&Run]) -> String {
     let mut parts = Vec::new();
-    if let Some(relative) = relative_throughput(runs, base) {
-        let (mean, of) = match base.first().map_or(0, |run| run.vms.len()) {
-            1 => ("", "throughput is"),
-            _ => (" (geometric mean over VMs)", "throughput is"),
-        };
-        parts.push(format!(
-            "{of} {} that of {reference}{mean}",
-            ratio(relative)
-        ));
-    }
+    parts.extend(throughput(&relative_throughput(runs, base), reference));
     let change =
         |measure: fn(&Run) -> Option<f64>| Some((median(base, measure)?, median(runs, measure)?));
     if let Some((before, after)) = change(|run| Some(run.host.stacking_probability)) {
@@ -194,6 +207,23 @@ fn compared(reference: &str, base: &[&Run], runs: &[&Run]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mean_does_not_hide_who_pays() {
+        let vms = [("db", 1.7), ("batch1", 0.87), ("batch2", 0.86)];
+        let said = throughput(&vms, "eevdf").unwrap();
+        assert!(said.contains("1.08× that of eevdf"), "{said}");
+        assert!(said.contains("best db 1.70×, worst batch2 0.86×"), "{said}");
+        // All alike: nobody is named.
+        let said = throughput(&[("a", 1.0), ("b", 1.001)], "eevdf").unwrap();
+        assert!(said.ends_with("(geometric mean over VMs)"), "{said}");
+        assert!(
+            throughput(&[("a", 1.5)], "eevdf")
+                .unwrap()
+                .ends_with("eevdf")
+        );
+        assert_eq!(throughput(&[("a", 0.0)], "eevdf"), None);
+    }
 
     #[test]
     fn median_and_spread() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun advise`: which policy a recorded host should have, and how many more VMs it could take.
 
+mod next;
 mod overcommit;
 mod replays;
 
@@ -9,7 +10,7 @@ use crate::compare::recorded_host::{
     basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, spinning_share,
 };
 use crate::compare::runs::{self, RunArgs};
-use crate::compare::schedulers::sets_unheeded;
+use crate::compare::schedulers::{blind, sets_unheeded};
 use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
 use crate::interrupt::{self, Pending};
@@ -18,7 +19,7 @@ use crate::output;
 use crate::outputs::{self, Outputs};
 use corun_model::{Nanos, counted};
 use corun_recording::Recording;
-use corun_report::advice::{self, Advice, Spun, Tried};
+use corun_report::advice::{self, Advice, LeftOut, Spun, Tried};
 use corun_report::{ReplayCheck, html};
 use corun_scenario::Case;
 use corun_sim::replay::{Beyond, SuggestedHost, suggested_host};
@@ -60,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = numbers::within::<u32>(1..=1000))]
     starts: u32,
 
-    /// Set a key of the host or its scheduler, such as host.costs.switch=3us; may be repeated
+    /// Set a key of the host, its scheduler or a policy, such as host.costs.switch=3us; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
 
@@ -151,9 +152,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     outputs.try_out()?;
     let recorded = recorded(args, recording)?;
-    let names = names(args, recorded.own)?;
+    let (names, left_out) = names(args, &recorded)?;
     let replayed: Vec<&str> = names.iter().map(String::as_str).collect();
-    for note in sets_unheeded(&args.sets, &replayed) {
+    let own = blind(recorded.own, &recorded.case);
+    let own = own.map(|why| format!("{}: {why}", recorded.own));
+    for note in sets_unheeded(&args.sets, &replayed).into_iter().chain(own) {
         output::note(&note);
         notes.push(note);
     }
@@ -162,6 +165,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         basis: basis(&import),
         replay: recorded.check.clone(),
         policies: policies(args, &recorded, names)?,
+        left_out,
+        reach,
         spinning: None,
         overcommit: Vec::new(),
     };
@@ -173,6 +178,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let replays = tried.policies.clone();
     let mut advice = advice::advice(tried);
     advice.notes.clone_from(&notes);
+    advice.next = next::steps(&advice, &args.sets);
     if let Some(warning) = advice.recommended.as_deref().and_then(only_a_model) {
         // Right after the sentence that recommends it.
         advice.summary.insert(advice.summary.len().min(1), warning);
@@ -187,6 +193,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => output::json(&advice),
         false => output::print(&advice::text(&advice, output::width())),
     })
+}
+
+/// How far a policy goes beyond fair order; models further than all that `corun host` can run.
+fn reach(policy: &str) -> u32 {
+    corun_policies::find(policy).map_or(u32::MAX, |policy| policy.reach as u32)
 }
 
 /// A word of warning if the policy is one that only the simulator has.
@@ -215,15 +226,18 @@ fn about(args: &Args, recorded: &Recorded<'_>, advice: &Advice, notes: Vec<Strin
         ),
     ));
     let both = format!(" --policies {both} --report compare.html");
+    let steps = advice.next.iter();
+    let mut next: Vec<_> = steps
+        .map(|step| (step.what.clone(), step.command.clone()))
+        .collect();
+    next.push((
+        "The two side by side, with timelines".to_string(),
+        provenance::again("compare", &args.input, &args.sets, &both),
+    ));
+    next.push(provenance::same_numbers());
     html::About {
         command: provenance::this(),
-        next: vec![
-            (
-                "The two side by side, with timelines".to_string(),
-                provenance::again("compare", &args.input, &args.sets, &both),
-            ),
-            provenance::same_numbers(),
-        ],
+        next,
         facts,
         notes,
         input: None,
@@ -265,8 +279,9 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     })
 }
 
-/// The policies to try, the own scheduler first.
-fn names(args: &Args, own: &str) -> anyhow::Result<Vec<String>> {
+/// The policies to try, the own scheduler first, and those of which replays would say nothing.
+fn names(args: &Args, recorded: &Recorded<'_>) -> anyhow::Result<(Vec<String>, Vec<LeftOut>)> {
+    let own = recorded.own;
     let chosen = RunArgs {
         policies: args.policies.clone(),
         ..RunArgs::default()
@@ -275,8 +290,17 @@ fn names(args: &Args, own: &str) -> anyhow::Result<Vec<String>> {
     let all = all.map(|policy| policy.name.to_string()).collect();
     let mut names = runs::policies(&chosen, Some(all))?;
     names.retain(|name| name != own);
+    let mut left_out = Vec::new();
+    names.retain(|name| {
+        let why = blind(name, &recorded.case);
+        left_out.extend(why.iter().map(|why| LeftOut {
+            policy: name.clone(),
+            why: why.clone(),
+        }));
+        why.is_none()
+    });
     names.insert(0, own.to_string());
-    Ok(names)
+    Ok((names, left_out))
 }
 
 /// Every policy with all its replays.

@@ -303,6 +303,8 @@ fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
         response_p95_us: quantile(0.95),
         response_p99_us: quantile(0.99),
         response_max_us: some.then(|| micros(responses.max() as f64)),
+        sent_per_s: (client.kind == "open loop").then(|| rate(client.wished)),
+        overloaded: client.overloaded,
         timeouts: client.timeouts,
         retransmissions: client.retransmissions,
         bytes_per_s: rate(client.bytes),

@@ -5,6 +5,7 @@
 use super::schedulers::set;
 use corun_model::Presence;
 use corun_model::time::SEC;
+use corun_report::{ClientResult, Run, Spread};
 use corun_scenario::{
     Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
 };
@@ -124,10 +125,7 @@ fn is_served(case: &Case, vm: usize, client: &PresetClient) -> bool {
 pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
     let crowded = clients.iter().filter(|client| client.turned_away > 0);
     let told = |client: &ClientOutcome| {
-        let case = match case {
-            "" => String::new(),
-            name => format!(" (case {name:?})"),
-        };
+        let case = in_case(case);
         let (what, remedy) = match client.kind {
             "ping" => ("pings were under way", "a longer `interval`"),
             _ => (
@@ -142,6 +140,85 @@ pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
         )
     };
     crowded.map(told).collect()
+}
+
+/// More such clients of a case than this are one note.
+const NAMED: usize = 2;
+
+/// Whose response times say nothing, since their VM answers less than they send: with the policies under which
+/// that is so, and medians over the seeds.
+pub fn overloaded(runs: &[Run]) -> Vec<String> {
+    let mut cases: Vec<(&str, Vec<&str>)> = Vec::new();
+    for run in runs {
+        for client in run.clients.iter().filter(|client| client.overloaded) {
+            let known = cases.iter().position(|(case, _)| *case == run.case);
+            let at = known.unwrap_or_else(|| {
+                cases.push((&run.case, Vec::new()));
+                cases.len() - 1
+            });
+            let names = &mut cases[at].1;
+            if !names.contains(&client.name.as_str()) {
+                names.push(&client.name);
+            }
+        }
+    }
+    let told = |(case, names): &(&str, Vec<&str>)| -> Vec<String> {
+        let said = |who: String, name: &str| {
+            format!(
+                "{who}{}: fewer requests per second are answered than sent: {}; ever more wait, so that \
+                 response times grow with the run's length and say nothing",
+                in_case(case),
+                answered(runs, case, name)
+            )
+        };
+        match names[..] {
+            [first, ..] if names.len() > NAMED => {
+                vec![said(
+                    format!("{} clients, such as {first:?}", names.len()),
+                    first,
+                )]
+            }
+            _ => names
+                .iter()
+                .map(|name| said(format!("client {name:?}"), name))
+                .collect(),
+        }
+    };
+    cases.iter().flat_map(told).collect()
+}
+
+/// How many requests per second of a client were answered, of how many, where they were too few.
+fn answered(runs: &[Run], case: &str, name: &str) -> String {
+    let mut policies: Vec<(&str, Vec<&ClientResult>)> = Vec::new();
+    for run in runs.iter().filter(|run| run.case == case) {
+        let of = |client: &&ClientResult| client.name == name && client.overloaded;
+        let clients = run.clients.iter().filter(of);
+        match policies
+            .iter_mut()
+            .find(|(policy, _)| *policy == run.policy)
+        {
+            Some((_, seen)) => seen.extend(clients),
+            None => policies.push((&run.policy, clients.collect())),
+        }
+    }
+    let median = |seen: &[&ClientResult], of: fn(&ClientResult) -> Option<f64>| {
+        let all = seen.iter().filter_map(|client| of(client));
+        Spread::of(all).map_or(0.0, |spread| spread.median)
+    };
+    let under = policies.iter().filter(|(_, seen)| !seen.is_empty());
+    let under = under.map(|(policy, seen)| {
+        let answered = median(seen, |client| client.replies_per_s);
+        let sent = median(seen, |client| client.sent_per_s);
+        format!("{answered:.0} of {sent:.0} under {policy}")
+    });
+    under.collect::<Vec<_>>().join(", ")
+}
+
+fn in_case(case: &str) -> String {
+    match case {
+        "" => String::new(),
+        name => format!(" (case {name:?})"),
+    }
 }
 
 fn params(case: &Case) -> Result<NetworkParams, Problem> {

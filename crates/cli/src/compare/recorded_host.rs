@@ -49,7 +49,10 @@ pub fn refuse_scenario_options(args: &RunArgs) -> anyhow::Result<()> {
     if args.duration.is_some() {
         return refuse("--duration", "a replay is as long as its recording");
     }
-    let fits = |set: &&String| set.starts_with("host.") || set.starts_with("scheduler.");
+    let fits = |set: &&String| {
+        let sections = ["host.", "scheduler.", "policy."];
+        sections.iter().any(|section| set.starts_with(section))
+    };
     let in_the_times = |set: &&String| IN_THE_TIMES.iter().any(|key| set.starts_with(key));
     if let Some(set) = args.sets.iter().find(in_the_times) {
         return refuse(
@@ -60,7 +63,7 @@ pub fn refuse_scenario_options(args: &RunArgs) -> anyhow::Result<()> {
     match args.sets.iter().find(|set| !fits(set)) {
         Some(set) => refuse(
             &format!("--set {set}"),
-            "only host.… and scheduler.… can be set",
+            "only host.…, scheduler.… and policy.… can be set",
         ),
         None => Ok(()),
     }

@@ -11,7 +11,7 @@ use super::recorded_host::{
     basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay, spinning_share,
 };
 use super::runs::policies;
-use super::schedulers::sets_unheeded;
+use super::schedulers::{blind, sets_unheeded};
 use super::spans::Part;
 use super::watch::Watch;
 use super::{Args, jobs, measure, provenance, reading, schedulers};
@@ -93,7 +93,13 @@ pub fn compare(
     let policies: Vec<&str> = std::iter::once(own.name)
         .chain(others.map(String::as_str))
         .collect();
-    for note in sets_unheeded(&args.runs.sets, &policies) {
+    let blind = policies
+        .iter()
+        .filter_map(|policy| Some(format!("{policy}: {}", blind(policy, &case)?)));
+    for note in sets_unheeded(&args.runs.sets, &policies)
+        .into_iter()
+        .chain(blind)
+    {
         output::note(&note);
         notes.push(note);
     }

@@ -2,7 +2,7 @@
 //! Comparing policies on a modelled host: every case, policy and seed is a run.
 
 use super::runs::{self, Job};
-use super::{Args, provenance, rtapp, schedulers};
+use super::{Args, network, provenance, rtapp, schedulers};
 use crate::failure::Invalid;
 use crate::output;
 use crate::outputs::Outputs;
@@ -26,9 +26,13 @@ pub fn compare(
     }
     args.watch.check(jobs.len(), &selection(&jobs))?;
     outputs.try_out()?;
-    let notes = unheeded(&args.runs.sets, &jobs);
+    let mut notes = unheeded(&args.runs.sets, &jobs);
     notes.iter().for_each(|note| output::note(note));
     let done = runs::carry_out(&args.runs, &jobs, &args.watch)?;
+    for note in network::overloaded(&done) {
+        output::note(&note);
+        notes.push(note);
+    }
     let comparison = Comparison {
         version: env!("CARGO_PKG_VERSION").to_string(),
         scenario: runs::stem(name),

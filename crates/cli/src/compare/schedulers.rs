@@ -357,15 +357,38 @@ fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
     (!said.is_empty()).then(|| format!("knows no {}, only cpu_max, as a cap", said.join(" or ")))
 }
 
+/// Why one of corun's policies is plain fair order on this host, if so.
+fn plain(policy: &corun_policies::PolicyInfo, case: &Case) -> Option<String> {
+    let (threads, topology) = (policy.threads, case.host.topology);
+    (threads > 1 && topology.threads_per_core() != threads).then(|| {
+        format!(
+            "needs cores with {threads} hardware threads, those of {topology} have {}: it does what fair does",
+            topology.threads_per_core()
+        )
+    })
+}
+
+/// Why replays of a recorded host say nothing of a policy, if so.
+pub fn blind(policy: &str, case: &Case) -> Option<String> {
+    let within_credit = policy.strip_prefix("credit-");
+    let policy = corun_policies::find(within_credit.unwrap_or(policy))?;
+    // Replays know when vCPUs ran and waited, and no counter besides.
+    let not_told = || {
+        policy
+            .wants_signals(&case.schedulers.policies.settings)
+            .then(|| {
+                "not told by a recording: what vCPUs are told apart by, such as I/O events, so that all would be alike"
+                    .to_string()
+            })
+    };
+    plain(policy, case).or_else(not_told)
+}
+
 /// Why one of corun's policies has nothing to do on this host, if so.
 fn idles(policy: &corun_policies::PolicyInfo, case: &Case) -> Option<String> {
-    let (name, threads) = (policy.name, policy.threads);
-    let topology = case.host.topology;
-    if threads > 1 && topology.threads_per_core() != threads {
-        return Some(format!(
-            "{name}: needs cores with {threads} hardware threads, those of {topology} have {}: it does what fair does",
-            topology.threads_per_core()
-        ));
+    let name = policy.name;
+    if let Some(why) = plain(policy, case) {
+        return Some(format!("{name}: {why}"));
     }
     let told = |vm: &Vm| {
         vm.guest

@@ -155,6 +155,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     notes.extend(values.fewer());
     notes.iter().for_each(|note| output::note(note));
     let points = points(args, &scenarios, &values)?;
+    for note in overloaded(&args.param, &points) {
+        output::note(&note);
+        notes.push(note);
+    }
     let first = scenarios.first().context("there is no value")?;
     let mut result = Sensitivity {
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -190,6 +194,16 @@ fn notes(scenarios: &[Scenario]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Whose response times say nothing, value by value.
+fn overloaded(param: &str, points: &[Point]) -> Vec<String> {
+    let of = |point: &Point| {
+        let notes = network::overloaded(&point.runs);
+        let at = format!("{param} = {}: ", point.shown);
+        notes.into_iter().map(move |note| at.clone() + &note)
+    };
+    points.iter().flat_map(of).collect()
 }
 
 fn chosen_values(args: &Args) -> anyhow::Result<Values> {

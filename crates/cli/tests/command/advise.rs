@@ -94,6 +94,79 @@ fn the_page_has_the_json_and_what_it_says_in_words() {
     assert!(String::from_utf8_lossy(&failed.stderr).contains("/nowhere/x.html"));
 }
 
+/// Under cosched-dt vCPUs would wait least, but one VM would get less done than now; what goes by I/O events would
+/// be the same as no policy at all.
+#[test]
+fn who_would_pay_and_what_a_recording_does_not_tell_is_said() {
+    let args = ["--policies", "cosched-dt,balance,aql,vsmtio", "--most", "0"];
+    let json = common::json(advise(&[&args[..], &["--json"]].concat()));
+    assert_eq!(json["recommended"], "balance");
+    let policies = json["policies"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|it| &it["policy"]).collect();
+    assert_eq!(names, ["cosched-dt", "balance", "eevdf"]);
+    let io = &policies[0]["vms"][1];
+    assert_eq!(io["name"], "vm2-io");
+    assert_eq!(
+        (&io["verdict"], &io["work_verdict"]),
+        (&"better".into(), &"worse".into())
+    );
+    assert_eq!(policies[0]["costs"].as_array().unwrap().len(), 1);
+    let left_out = json["left_out"].as_array().unwrap();
+    let why = |at: usize| left_out[at]["why"].as_str().unwrap();
+    assert_eq!(left_out[0]["policy"], "aql");
+    assert!(
+        why(0).starts_with("not told by a recording: "),
+        "{}",
+        why(0)
+    );
+    assert_eq!(left_out[1]["policy"], "vsmtio");
+    assert!(why(1).contains("it does what fair does"), "{}", why(1));
+    let text = common::printed(advise(&args));
+    assert!(text.contains("• Not cosched-dt, "), "{text}");
+    assert!(text.contains("Work of each VM"), "{text}");
+    assert!(text.contains(" less 0.3"), "{text}");
+    // The answer ends with what to do.
+    let last = "  sudo corun host --policy balance --only vm1-bursty --max-ready 60 --for 10min\n";
+    assert!(
+        text.contains("  sudo corun preflight\n") && text.ends_with(last),
+        "{text}"
+    );
+    assert_eq!(json["next"][1]["command"], last.trim());
+}
+
+/// What is set is tried, and set on the host in the end.
+#[test]
+fn parameters_of_a_policy_can_be_tried() {
+    let args = [
+        "--policies",
+        "microsliced",
+        "--starts",
+        "1",
+        "--most",
+        "0",
+        "--json",
+    ];
+    let set = ["--set", "policy.microsliced.slice=2ms"];
+    let json = common::json(advise(&[&args[..], &set].concat()));
+    let other = common::json(advise(&args));
+    assert_ne!(json["policies"], other["policies"]);
+    let replay = [
+        "compare",
+        RECORDING,
+        "--quiet",
+        "--seed",
+        "0",
+        "--policies",
+        "microsliced,aql",
+    ];
+    let replay = corun(&[&replay[..], &set].concat());
+    let stderr = String::from_utf8_lossy(&replay.stderr).into_owned();
+    assert!(
+        replay.status.success() && stderr.contains("aql: not told by a recording"),
+        "{stderr}"
+    );
+}
+
 #[test]
 fn the_answer_comes_first_and_is_the_same_on_any_number_of_threads() {
     let text = |jobs| {
@@ -134,5 +207,5 @@ fn what_it_cannot_use_is_refused() {
     let said = common::refused(advise(&["--policies", "balanced"]));
     assert!(said.contains("balance"), "{said}");
     let said = common::refused(advise(&["--set", "vm.a.vcpus=3"]));
-    assert!(said.contains("host.… and scheduler.…"), "{said}");
+    assert!(said.contains("host.…, scheduler.… and policy.…"), "{said}");
 }

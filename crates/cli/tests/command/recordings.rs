@@ -121,7 +121,9 @@ fn what_does_not_go_with_recordings_is_said() {
     assert!(refused(&input, &extremes).contains("--policies eevdf --seed 0, without --extremes"));
     assert!(refused(&input, &["--case", "x"]).contains("no cases"));
     assert!(refused(&input, &["--duration", "1s"]).contains("as long as its recording"));
-    assert!(refused(&input, &["--set", "vm.a.count=2"]).contains("host.… and scheduler.…"));
+    assert!(
+        refused(&input, &["--set", "vm.a.count=2"]).contains("host.…, scheduler.… and policy.…")
+    );
     for set in [
         "host.smt.yield=130",
         "host.halt_poll.most=0us",

@@ -2,11 +2,22 @@
 //! From replays to advice: ranges, verdicts, what is recommended.
 
 use super::confidence::{Basis, confidence};
-use super::{Advice, Overcommit, PolicyAdvice, Range, Ranks, Verdict, VmAdvice, open, rank, words};
+use super::{
+    Advice, LeftOut, Overcommit, PolicyAdvice, Range, Ranks, Verdict, VmAdvice, open, rank, words,
+};
 use crate::results::{ReplayCheck, Run, VmResult};
 
 /// Differences below half a point of ready time are none, however exact the replays.
 const LEAST_DIFFERENCE: f64 = 0.005;
+
+/// A VM does not get less done if it loses no more of its work than this, however exact the replays.
+const LEAST_WORK_LOST: f64 = 0.02;
+
+/// Waits of a VM multiply if their 99th percentile is more than this many times as long …
+const WAITS_MULTIPLY: f64 = 2.0;
+
+/// … and longer by so many microseconds: twice of next to nothing is still next to nothing.
+const LEAST_LONGER_WAIT: f64 = 1000.0;
 
 /// A policy that loses more fairness than this is not recommended, however little vCPUs wait under it.
 const MOST_FAIRNESS_LOST: f64 = 0.05;
@@ -22,6 +33,10 @@ pub struct Tried {
     pub replay: ReplayCheck,
     /// Policies with all their replays; the first is the host's own scheduler.
     pub policies: Vec<(String, Vec<Replayed>)>,
+    /// Policies of which replays would say nothing.
+    pub left_out: Vec<LeftOut>,
+    /// How far a policy goes beyond fair order; of equals, that is recommended which goes least far.
+    pub reach: fn(&str) -> u32,
     /// The other extreme of what vCPUs may have done while they ran, if it was tried.
     pub spinning: Option<Spun>,
     /// How many more VMs fit.
@@ -48,29 +63,70 @@ pub struct Spun {
     pub best: Run,
 }
 
+/// The error of the replay under the host's own scheduler.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Errors {
+    pub ready: f64,
+    run: f64,
+}
+
+/// The policy to try.
+pub(super) struct Choice<'a> {
+    pub policy: &'a PolicyAdvice,
+    /// Those that are as good, within the error.
+    pub as_good: Vec<&'a PolicyAdvice>,
+}
+
+/// Of the policies that may be recommended, and are no different from the best of them within the error,
+/// the one that goes least far; if several go as far, that with the least ready time.
+fn choose<'a>(
+    policies: &'a [PolicyAdvice],
+    own: Option<&PolicyAdvice>,
+    error: f64,
+    reach: fn(&str) -> u32,
+) -> Option<Choice<'a>> {
+    let fit = |policy: &&PolicyAdvice| {
+        policy.verdict == Verdict::Better && policy.costs.is_empty() && fair_enough(policy, own)
+    };
+    let best = policies.iter().find(fit)?;
+    let equals = || {
+        let fit = policies.iter().filter(fit);
+        fit.filter(|it| verdict(it.ready_share, best.ready_share, error) == Verdict::Same)
+    };
+    let policy = equals().min_by_key(|it| reach(&it.policy))?;
+    Some(Choice {
+        policy,
+        as_good: equals().filter(|it| it.policy != policy.policy).collect(),
+    })
+}
+
 /// Ranks what was tried.
 pub fn advice(tried: Tried) -> Advice {
-    let error = tried.replay.ready_error.unwrap_or(0.0);
+    let errors = Errors {
+        ready: tried.replay.ready_error.unwrap_or(0.0),
+        run: tried.replay.run_error.unwrap_or(0.0),
+    };
     let all = tried.policies.iter();
     let figured: Vec<_> = all.map(|(name, runs)| figures(name, runs)).collect();
     let own = figured.first().cloned();
     let mut policies: Vec<PolicyAdvice> = figured
         .into_iter()
-        .map(|policy| beside(policy, own.as_ref(), error))
+        .map(|policy| beside(policy, own.as_ref(), errors))
         .collect();
     policies.sort_by(|a, b| a.ready_share.median.total_cmp(&b.ready_share.median));
     rank::among(&mut policies);
-    let recommended = policies
-        .iter()
-        .find(|policy| policy.verdict == Verdict::Better && fair_enough(policy, own.as_ref()));
-    let summary = words::host(&policies, recommended, error);
+    let choice = choose(&policies, own.as_ref(), errors.ready, tried.reach);
+    let mut summary = words::host(&policies, choice.as_ref(), &tried.left_out, errors.ready);
+    summary.extend(words::left_out(&tried.left_out));
     let mut advice = Advice {
         version: env!("CARGO_PKG_VERSION").to_string(),
         recording: tried.recording,
         confidence: confidence(&tried.replay, &tried.basis),
         notes: Vec::new(),
         summary,
-        recommended: recommended.map(|policy| policy.policy.clone()),
+        recommended: choice.map(|choice| choice.policy.policy.clone()),
+        next: Vec::new(),
+        left_out: tried.left_out,
         vms: rank::vms(&policies),
         replay: tried.replay,
         policies,
@@ -102,6 +158,7 @@ fn figures(policy: &str, replays: &[Replayed]) -> PolicyAdvice {
         work: of(work),
         fairness: of(fairness),
         beyond_recording_share: beyond.fold(0.0, f64::max),
+        costs: Vec::new(),
         vms: (0..vms).map(|vm| vm_figures(&runs, vm)).collect(),
     }
 }
@@ -113,6 +170,8 @@ fn vm_figures(runs: &[&Run], vm: usize) -> VmAdvice {
         name: first.map_or_else(String::new, |vm| vm.name.clone()),
         vcpus: first.map_or(0, |vm| vm.vcpus),
         verdict: Verdict::Own,
+        work_verdict: Verdict::Own,
+        waits_multiply: false,
         ready_share: Range::of(all().map(|vm| vm.ready_share)),
         work: Range::of(all().map(vm_work)),
         ready_wait_p99_us: Range::of(all().map(|vm| vm.ready_wait_p99_us.unwrap_or(0.0))),
@@ -147,15 +206,36 @@ fn fairness(run: &Run) -> f64 {
 }
 
 /// A policy with verdicts, for the host and VM by VM.
-fn beside(mut policy: PolicyAdvice, own: Option<&PolicyAdvice>, error: f64) -> PolicyAdvice {
+fn beside(mut policy: PolicyAdvice, own: Option<&PolicyAdvice>, errors: Errors) -> PolicyAdvice {
     let Some(own) = own.filter(|own| own.policy != policy.policy) else {
         return policy;
     };
-    policy.verdict = verdict(policy.ready_share, own.ready_share, error);
+    policy.verdict = verdict(policy.ready_share, own.ready_share, errors.ready);
     for (vm, own) in policy.vms.iter_mut().zip(&own.vms) {
-        vm.verdict = verdict(vm.ready_share, own.ready_share, error);
+        vm.verdict = verdict(vm.ready_share, own.ready_share, errors.ready);
+        vm.work_verdict = work_verdict(vm.work, own.work, errors.run);
+        vm.waits_multiply = multiply(vm.ready_wait_p99_us, own.ready_wait_p99_us);
+        policy.costs.extend(words::costs(vm, own));
     }
     policy
+}
+
+/// Does a VM get more done, or less?
+fn work_verdict(work: Range, own: Range, error: f64) -> Verdict {
+    let noise = work.half().max(own.half());
+    let margin = noise.max(error.max(LEAST_WORK_LOST) * own.median);
+    match work.median - own.median {
+        more if more > margin => Verdict::Better,
+        less if less < -margin => Verdict::Worse,
+        _ => Verdict::Same,
+    }
+}
+
+/// Are waits several times as long?
+fn multiply(wait: Range, own: Range) -> bool {
+    let longer = wait.median - own.median;
+    let noise = wait.half().max(own.half());
+    wait.median > WAITS_MULTIPLY * own.median && longer > noise.max(LEAST_LONGER_WAIT)
 }
 
 pub(super) fn verdict(ready: Range, own: Range, error: f64) -> Verdict {
@@ -217,7 +297,11 @@ mod tests {
     }
 
     fn tried(own: &[Run], other: &[Run], ready_error: f64) -> Advice {
-        advice(Tried {
+        advice(tried_of(own, other, ready_error))
+    }
+
+    fn tried_of(own: &[Run], other: &[Run], ready_error: f64) -> Tried {
+        Tried {
             recording: "test".to_string(),
             basis: Basis {
                 seconds: 8.0,
@@ -234,15 +318,17 @@ mod tests {
                 ("eevdf".into(), replays(own)),
                 ("balance".into(), replays(other)),
             ],
+            left_out: Vec::new(),
+            reach: |_| 0,
             spinning: None,
             overcommit: Vec::new(),
-        })
+        }
     }
 
     #[test]
     fn less_waiting_beyond_the_error_is_better() {
         let own = [run(&[(0.5, 0.5), (0.5, 0.1)])];
-        let other = [run(&[(0.6, 0.2), (0.4, 0.2)])];
+        let other = [run(&[(0.505, 0.2), (0.495, 0.2)])];
         let found = tried(&own, &other, 0.05);
         assert_eq!(found.recommended.as_deref(), Some("balance"));
         assert_eq!(found.policies[0].policy, "balance");
@@ -291,6 +377,88 @@ mod tests {
         assert_eq!(found.policies[0].verdict, Verdict::Better);
         assert_eq!(found.said(&found.policies[0]), "less, but unfair");
         assert_eq!(found.recommended, None);
+    }
+
+    #[test]
+    fn what_makes_a_vm_get_less_done_is_not_recommended() {
+        let own = [run(&[(0.5, 0.5), (0.5, 0.4)])];
+        // All wait less, and the second gets a twentieth less done.
+        let other = [run(&[(0.6, 0.4), (0.475, 0.35)])];
+        let found = tried(&own, &other, 0.02);
+        let policy = &found.policies[0];
+        assert_eq!(policy.verdict, Verdict::Better);
+        assert_eq!(policy.vms[0].work_verdict, Verdict::Better);
+        assert_eq!(policy.vms[1].verdict, Verdict::Better);
+        assert_eq!(policy.vms[1].work_verdict, Verdict::Worse);
+        assert!(!found.vms[1].gains);
+        assert_eq!(found.recommended, None);
+        assert_eq!(found.said(policy), "less, but VMs lose");
+        let words = found.summary.join("\n");
+        let said = "vm1 would get less done: 0.950 instead of 1.00 s/s";
+        assert!(words.contains(said), "{words}");
+        // Within a fiftieth, and within the replays' own error, it is no loss.
+        let little = [run(&[(0.6, 0.4), (0.492, 0.35)])];
+        assert!(tried(&own, &little, 0.02).recommended.is_some());
+        assert_eq!(work_verdict(just(0.475), just(0.5), 0.06), Verdict::Same);
+    }
+
+    fn just(value: f64) -> Range {
+        Range::of([value])
+    }
+
+    #[test]
+    fn waits_of_several_times_the_length_are_a_cost() {
+        let with_wait = |ready, wait| {
+            let mut run = run(&[(0.5, ready)]);
+            run.vms[0].ready_wait_p99_us = Some(wait);
+            [run]
+        };
+        let own = with_wait(0.5, 12_000.0);
+        let found = tried(&own, &with_wait(0.4, 40_000.0), 0.02);
+        assert!(found.policies[0].vms[0].waits_multiply);
+        assert_eq!(found.recommended, None);
+        let words = found.summary.join("\n");
+        assert!(words.contains("40.0 ms instead of 12.0 ms"), "{words}");
+        let found = tried(&own, &with_wait(0.4, 20_000.0), 0.02);
+        assert_eq!(found.recommended.as_deref(), Some("balance"));
+        assert!(!multiply(just(900.0), just(100.0)), "next to nothing");
+    }
+
+    #[test]
+    fn of_equals_the_one_that_goes_least_far_is_recommended() {
+        let own = [run(&[(0.5, 0.5)])];
+        let mut three = tried_of(&own, &[run(&[(0.5, 0.30)])], 0.05);
+        three
+            .policies
+            .push(("fair".into(), replays(&[run(&[(0.5, 0.31)])])));
+        let first = advice(three.clone());
+        assert_eq!(first.recommended.as_deref(), Some("balance"));
+        three.reach = |name| u32::from(name != "fair");
+        let found = advice(three.clone());
+        assert_eq!(found.recommended.as_deref(), Some("fair"));
+        assert_eq!(found.policies[0].policy, "balance");
+        assert!(found.summary[1].contains("balance"), "{:?}", found.summary);
+        // One that is worse is no equal, however little it does.
+        three.policies[2].1 = replays(&[run(&[(0.5, 0.4)])]);
+        assert_eq!(advice(three).recommended.as_deref(), Some("balance"));
+    }
+
+    #[test]
+    fn what_was_left_out_is_said_with_the_reason() {
+        let own = [run(&[(0.5, 0.5)])];
+        let mut tried = tried_of(&own, &own, 0.0);
+        tried.policies.truncate(1);
+        tried.left_out = ["aql", "vturbo"].map(left_out).to_vec();
+        let words = advice(tried).summary.join("\n");
+        assert!(words.contains("Left out: aql, vturbo: why."), "{words}");
+        assert!(!words.contains("no other policy was asked for"), "{words}");
+    }
+
+    fn left_out(policy: &str) -> LeftOut {
+        LeftOut {
+            policy: policy.to_string(),
+            why: "why".to_string(),
+        }
     }
 
     #[test]

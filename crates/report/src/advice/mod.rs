@@ -7,7 +7,8 @@
 //! about. Each figure comes from several replays that differ in what the recording cannot tell (who
 //! would have been ahead of whom; what follows the recorded demand), so it has a range. Two policies
 //! differ if their medians do by more than half of either range, by more than the replay's error in
-//! ready time, and by half a point.
+//! ready time, and by half a point. Less waiting on the whole can be a VM's loss: a policy under which one
+//! gets less done, or waits several times as long, is not recommended.
 
 mod confidence;
 mod judge;
@@ -44,8 +45,14 @@ pub struct Advice {
     pub summary: Vec<String>,
     /// The policy to try; null if none is better than the host's own scheduler.
     pub recommended: Option<String>,
-    /// Every policy, the least ready time first.
+    /// What leads on from it: commands for the operator of the host.
+    #[serde(default)]
+    pub next: Vec<NextStep>,
+    /// Every policy that was tried, the least ready time first.
     pub policies: Vec<PolicyAdvice>,
+    /// Policies that were not: replays of this recording would say nothing of them.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// VM by VM: which policy is best for it.
     #[serde(default)]
     pub vms: Vec<VmRanking>,
@@ -54,6 +61,24 @@ pub struct Advice {
     pub open: Vec<Open>,
     /// How many more VMs the host could take.
     pub overcommit: Vec<Overcommit>,
+}
+
+/// Something to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NextStep {
+    /// What it is for.
+    pub what: String,
+    /// The command.
+    pub command: String,
+}
+
+/// A policy that replays would say nothing of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// Its name.
+    pub policy: String,
+    /// Why they would not.
+    pub why: String,
 }
 
 /// How far to trust what-ifs of a recording.
@@ -137,11 +162,11 @@ impl Range {
 pub enum Verdict {
     /// It is the model of the host's own scheduler.
     Own,
-    /// vCPUs wait less for pCPUs.
+    /// vCPUs wait less for pCPUs; of work: more gets done.
     Better,
     /// The difference is within the error.
     Same,
-    /// vCPUs wait more for pCPUs.
+    /// vCPUs wait more for pCPUs; of work: less gets done.
     Worse,
 }
 
@@ -167,6 +192,10 @@ pub struct PolicyAdvice {
     pub fairness: Range,
     /// The most, over VMs and replays, of a VM's time that lies beyond its recorded demand.
     pub beyond_recording_share: f64,
+    /// Which VMs would get less done, or have waits of several times the length, a sentence each; a policy
+    /// with any is not recommended.
+    #[serde(default)]
+    pub costs: Vec<String>,
     /// VM by VM.
     pub vms: Vec<VmAdvice>,
 }
@@ -191,7 +220,8 @@ pub struct VmRanking {
     pub by_ready: Vec<String>,
     /// The policies, the one first under which it gets most done.
     pub by_work: Vec<String>,
-    /// Is the first of `by_ready` better for it than the host's own scheduler by more than the error?
+    /// Is the first of `by_ready` better for it than the host's own scheduler by more than the error, at no
+    /// cost in its work or longest waits?
     pub gains: bool,
 }
 
@@ -230,14 +260,25 @@ pub struct VmAdvice {
     pub name: String,
     /// Number of vCPUs.
     pub vcpus: u32,
-    /// Beside the host's own scheduler, for this VM.
+    /// Its waiting beside that under the host's own scheduler.
     pub verdict: Verdict,
+    /// Its work beside that under the host's own scheduler.
+    #[serde(default = "same")]
+    pub work_verdict: Verdict,
+    /// Is its `ready_wait_p99_us` more than twice that under the host's own scheduler?
+    #[serde(default)]
+    pub waits_multiply: bool,
     /// Share of its vCPUs' time wanting a pCPU.
     pub ready_share: Range,
     /// Seconds of pCPU time per second.
     pub work: Range,
     /// Waits for a pCPU, 99th percentile.
     pub ready_wait_p99_us: Range,
+}
+
+/// Of advice by versions that did not judge work.
+fn same() -> Verdict {
+    Verdict::Same
 }
 
 /// How many more VMs a policy could serve.
@@ -274,6 +315,8 @@ impl Advice {
         match policy.verdict {
             Verdict::Own => "host's own",
             Verdict::Better if !judge::fair_enough(policy, self.own()) => "less, but unfair",
+            Verdict::Better if !policy.costs.is_empty() => "less, but VMs lose",
+            Verdict::Same if !policy.costs.is_empty() => "as much, but VMs lose",
             Verdict::Better => "less",
             Verdict::Same => "as much",
             Verdict::Worse => "more",

@@ -36,10 +36,13 @@ pub(super) fn vms(policies: &[PolicyAdvice]) -> Vec<VmRanking> {
             sorted.iter().map(|(it, _)| it.policy.clone()).collect()
         };
         let by_ready = sorted(|vm| vm.ready_share.median);
-        let first = by_ready.first().map(|(_, vm)| vm.verdict);
+        let gains = |vm: &VmAdvice| {
+            let loses = vm.waits_multiply || vm.work_verdict == Verdict::Worse;
+            vm.verdict == Verdict::Better && !loses
+        };
         VmRanking {
             name: vm.name.clone(),
-            gains: first == Some(Verdict::Better),
+            gains: by_ready.first().is_some_and(|(_, vm)| gains(vm)),
             by_ready: names(&by_ready),
             by_work: names(&sorted(|vm| -vm.work.median)),
         }
@@ -63,10 +66,13 @@ mod tests {
             work: just(work),
             fairness: just(1.0),
             beyond_recording_share: 0.0,
+            costs: Vec::new(),
             vms: vec![VmAdvice {
                 name: "web".to_string(),
                 vcpus: 2,
                 verdict: vm.1,
+                work_verdict: Verdict::Same,
+                waits_multiply: false,
                 ready_share: just(vm.0),
                 work: just(work),
                 ready_wait_p99_us: Range::default(),

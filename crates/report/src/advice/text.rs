@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Advice for a terminal: the answer first, then the evidence.
 
-use super::{Advice, Open, Overcommit, PolicyAdvice, Range, Verdict};
-use crate::format::{amount, percent};
+use super::{Advice, Open, Overcommit, PolicyAdvice, Range, Verdict, VmAdvice};
+use crate::format::{amount, micros, percent};
 use crate::layout::{figure, lines, right, ruled, sentence, unbroken};
 use crate::replay;
 use comfy_table::{Cell, Table};
@@ -27,7 +27,34 @@ pub fn text(advice: &Advice, width: u16) -> String {
         out += &sentence(&kernels, width);
     }
     out += "\nReady time of each VM\n";
-    out += &vms(advice, width);
+    out += &vms(advice, width, |vm| {
+        let ready = vm.ready_share;
+        format!("{} {}", share(ready.median), ends(&ready))
+    });
+    out += "\nWork of each VM, s/s\n";
+    out += &vms(advice, width, |vm| {
+        let said = match vm.work_verdict {
+            Verdict::Better => "more ",
+            Verdict::Worse => "less ",
+            Verdict::Own | Verdict::Same => "",
+        };
+        let Range {
+            median,
+            least,
+            most,
+        } = vm.work;
+        format!(
+            "{said}{} ({}–{})",
+            amount(median),
+            amount(least),
+            amount(most)
+        )
+    });
+    out += "\nWaits of each VM for a pCPU, 99th percentile\n";
+    out += &vms(advice, width, |vm| {
+        let said = if vm.waits_multiply { "longer " } else { "" };
+        said.to_string() + &figure(&micros(vm.ready_wait_p99_us.median))
+    });
     for overcommit in &advice.overcommit {
         out += &format!(
             "\nMore VMs under {}, target {}\n",
@@ -44,6 +71,14 @@ pub fn text(advice: &Advice, width: u16) -> String {
     out.push('\n');
     for text in replay::sentences(&advice.replay) {
         out += &sentence(&text, width);
+    }
+    if !advice.next.is_empty() {
+        out += "\nTo go on\n";
+    }
+    for step in &advice.next {
+        // A command is copied: it stays one line.
+        out += &sentence(&format!("• {}:", step.what), width);
+        out += &format!("  {}\n", step.command);
     }
     out
 }
@@ -96,12 +131,14 @@ fn policies(advice: &Advice, width: u16) -> Table {
             .map(|at| aligned(at, &cells[at]));
         table.add_row(cells);
     }
-    unbroken(
-        &mut table,
-        0,
-        longest(advice.policies.iter().map(|p| p.policy.as_str())),
-        width,
-    );
+    for one in &advice.left_out {
+        let cells = [&one.policy, "–", "", "–", "–", "left out"];
+        let kept = (0..cells.len()).filter(kept);
+        table.add_row(kept.map(|at| aligned(at, cells[at])));
+    }
+    let left_out = advice.left_out.iter().map(|one| one.policy.as_str());
+    let tried = advice.policies.iter().map(|p| p.policy.as_str());
+    unbroken(&mut table, 0, longest(tried.chain(left_out)), width);
     table
 }
 
@@ -113,17 +150,20 @@ fn ends(range: &Range) -> String {
     format!("({:.1}–{:.1})", range.least * 100.0, range.most * 100.0)
 }
 
-/// The host's own scheduler, and the best others, as many as there is room for.
+/// The host's own scheduler, what it is set beside, and the best others, as many as there is room for.
 fn shown(advice: &Advice, width: u16) -> Vec<&PolicyAdvice> {
     let most = if width < NARROW { 1 } else { 2 };
-    let own = |policy: &&PolicyAdvice| policy.verdict == Verdict::Own;
-    let others = advice.policies.iter().filter(|policy| !own(policy));
-    let mut shown: Vec<_> = advice.policies.iter().filter(own).collect();
-    shown.extend(others.take(most));
-    shown
+    let rival = advice.rival().map(|rival| rival.policy.as_str());
+    let other = |policy: &&PolicyAdvice| {
+        policy.verdict != Verdict::Own && Some(policy.policy.as_str()) != rival
+    };
+    let others = advice.policies.iter().filter(other);
+    let others = advice.rival().into_iter().chain(others).take(most);
+    advice.own().into_iter().chain(others).collect()
 }
 
-fn vms(advice: &Advice, width: u16) -> String {
+/// VM by VM, what `cell` says of each under a policy.
+fn vms(advice: &Advice, width: u16, cell: impl Fn(&VmAdvice) -> String) -> String {
     let shown = shown(advice, width);
     let mut header = vec!["", "vCPUs"];
     header.extend(shown.iter().map(|policy| policy.policy.as_str()));
@@ -133,14 +173,8 @@ fn vms(advice: &Advice, width: u16) -> String {
     };
     for (at, vm) in first.vms.iter().enumerate().take(VMS_SHOWN) {
         let mut cells = vec![vm.name.clone(), vm.vcpus.to_string()];
-        cells.extend(shown.iter().map(|policy| {
-            let ready = policy
-                .vms
-                .get(at)
-                .map(|vm| vm.ready_share)
-                .unwrap_or_default();
-            format!("{} {}", share(ready.median), ends(&ready))
-        }));
+        let of = shown.iter().map(|policy| policy.vms.get(at));
+        cells.extend(of.map(|vm| vm.map_or_else(String::new, &cell)));
         table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
     }
     let mut out = lines(table);

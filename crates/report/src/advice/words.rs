@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The advice in sentences. Each names what it compares with, and which differences mean nothing.
 
-use super::judge::{Spun, fair_enough, margin, ready_share, verdict};
-use super::{Overcommit, PolicyAdvice, Verdict, VmAdvice};
-use crate::format::{amount, percent};
+use super::judge::{Choice, Spun, fair_enough, margin, ready_share};
+use super::{LeftOut, Overcommit, PolicyAdvice, Verdict, VmAdvice};
+use crate::format::{amount, micros, percent};
 use crate::results::round;
+
+/// Policies passed over of which the summary says why; of others the tables do.
+const PASSED_OVER: usize = 2;
 
 /// Which policy to try, what it would bring, and which VMs would pay for it.
 pub(super) fn host(
     policies: &[PolicyAdvice],
-    recommended: Option<&PolicyAdvice>,
+    choice: Option<&Choice<'_>>,
+    left_out: &[LeftOut],
     error: f64,
 ) -> Vec<String> {
     let Some(own) = policies
@@ -20,24 +24,86 @@ pub(super) fn host(
     };
     if policies.len() == 1 {
         return vec![format!(
-            "{} is the host's own scheduler, and no other policy was asked for: vCPUs lack a pCPU {} of \
-             their time.",
+            "{} is the host's own scheduler, and no other policy was {}: vCPUs lack a pCPU {} of their time.",
             own.policy,
+            if left_out.is_empty() {
+                "asked for"
+            } else {
+                "tried"
+            },
             percent(own.ready_share.median),
         )];
     }
-    let Some(best) = recommended else {
-        return vec![format!(
-            "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error, and \
-             treats VMs as alike.",
+    let Some(choice) = choice else {
+        let mut words = vec![format!(
+            "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error, treats \
+             VMs as alike, and lets none get less done or wait several times as long.",
             own.policy,
             percent(own.ready_share.median),
         )];
+        words.extend(passed_over(policies, own, f64::INFINITY));
+        return words;
     };
-    let mut words = vec![gain(best, own, error)];
-    words.extend(as_good(policies, best, own, error));
-    words.extend(losers(best, own));
+    let mut words = vec![gain(choice.policy, own, error)];
+    words.extend(as_good(choice));
+    words.extend(losers(choice.policy, own));
+    words.extend(passed_over(policies, own, choice.policy.ready_share.median));
     words
+}
+
+/// What a policy costs a VM, beside the host's own scheduler: work, and longer waits.
+pub(super) fn costs(vm: &VmAdvice, own: &VmAdvice) -> Vec<String> {
+    let less = (vm.work_verdict == Verdict::Worse).then(|| {
+        format!(
+            "{} would get less done: {} instead of {} s/s",
+            vm.name,
+            amount(vm.work.median),
+            amount(own.work.median),
+        )
+    });
+    let longer = vm.waits_multiply.then(|| {
+        format!(
+            "{} would wait up to {} instead of {} (99th percentile)",
+            vm.name,
+            micros(vm.ready_wait_p99_us.median),
+            micros(own.ready_wait_p99_us.median),
+        )
+    });
+    [less, longer].into_iter().flatten().collect()
+}
+
+/// The policies under which vCPUs would wait less than `ready`, but some VMs lose, a sentence each.
+fn passed_over(policies: &[PolicyAdvice], own: &PolicyAdvice, ready: f64) -> Vec<String> {
+    let passed = |policy: &&PolicyAdvice| {
+        policy.verdict == Verdict::Better
+            && fair_enough(policy, Some(own))
+            && !policy.costs.is_empty()
+            && policy.ready_share.median < ready
+    };
+    let said = |policy: &PolicyAdvice| {
+        format!(
+            "Not {}, though vCPUs would lack a pCPU only {} of their time: {}.",
+            policy.policy,
+            percent(policy.ready_share.median),
+            policy.costs.join("; "),
+        )
+    };
+    let passed = policies.iter().filter(passed);
+    passed.take(PASSED_OVER).map(said).collect()
+}
+
+/// The policies that were not tried, by reason.
+pub(super) fn left_out(all: &[LeftOut]) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for one in all {
+        match reasons.iter_mut().find(|(why, _)| *why == one.why) {
+            Some((_, policies)) => policies.push(&one.policy),
+            None => reasons.push((&one.why, vec![&one.policy])),
+        }
+    }
+    let said =
+        |(why, policies): &(&str, Vec<&str>)| format!("Left out: {}: {why}.", policies.join(", "));
+    reasons.iter().map(said).collect()
 }
 
 /// What the recommended policy would bring.
@@ -54,24 +120,13 @@ fn gain(best: &PolicyAdvice, own: &PolicyAdvice, error: f64) -> String {
     )
 }
 
-/// The policies that are no worse than the recommended one, within the error; `None` if there are none.
-fn as_good(
-    policies: &[PolicyAdvice],
-    best: &PolicyAdvice,
-    own: &PolicyAdvice,
-    error: f64,
-) -> Option<String> {
-    let as_good = |policy: &&PolicyAdvice| {
-        policy.verdict == Verdict::Better
-            && policy.policy != best.policy
-            && fair_enough(policy, Some(own))
-            && verdict(policy.ready_share, best.ready_share, error) == Verdict::Same
-    };
-    let names = policies.iter().filter(as_good).map(|p| p.policy.as_str());
-    let names: Vec<&str> = names.collect();
+/// The policies that are as good as the recommended one; `None` if there are none.
+fn as_good(choice: &Choice<'_>) -> Option<String> {
+    let names: Vec<&str> = choice.as_good.iter().map(|it| it.policy.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "No different from it within the error: {}.",
+            "No different from it within the error: {}. Of equals, the one is named that goes least far \
+             beyond fair order.",
             names.join(", ")
         )
     })

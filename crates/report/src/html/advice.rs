@@ -26,6 +26,8 @@ struct Page<'a> {
     replays: usize,
     ranking: Vec<Ranking>,
     policies: Vec<PolicyRow<'a>>,
+    /// Would a VM lose under any of them?
+    loses: bool,
     /// Which kernels are modelled.
     kernels: String,
     vms: VmTable<'a>,
@@ -58,7 +60,7 @@ struct PolicyRow<'a> {
     beyond: String,
 }
 
-/// VM by VM: each policy's ready time.
+/// VM by VM: each policy's ready time, waits and work.
 struct VmTable<'a> {
     policies: Vec<&'a str>,
     rows: Vec<VmRow<'a>>,
@@ -80,8 +82,11 @@ struct VmCell {
     ready: String,
     /// The range, and what that is beside the host's own scheduler.
     range: String,
-    /// 99th percentile of its waits.
+    /// 99th percentile of its waits, and whether that is several times as long.
     wait: String,
+    /// Its work, and what that is beside the host's own scheduler; the range.
+    work: String,
+    work_range: String,
 }
 
 /// How many more VMs.
@@ -130,6 +135,7 @@ pub fn page(
         replays: replays.first().map_or(0, |(_, runs)| runs.len()),
         ranking: ranking(advice),
         policies: advice.policies.iter().map(|it| row(advice, it)).collect(),
+        loses: advice.policies.iter().any(|it| !it.costs.is_empty()),
         kernels: advice.kernels(),
         vms: vms(advice, &shown),
         growth: growth(&advice.overcommit),
@@ -252,7 +258,22 @@ fn vms<'a>(advice: &'a Advice, shown: &[&'a PolicyAdvice]) -> VmTable<'a> {
             VmCell {
                 ready: percent(vm.ready_share.median),
                 range: format!("{}{said}", ends(&vm.ready_share)),
-                wait: micros(vm.ready_wait_p99_us.median),
+                wait: format!(
+                    "{}{}",
+                    micros(vm.ready_wait_p99_us.median),
+                    if vm.waits_multiply { "; longer" } else { "" }
+                ),
+                work: format!(
+                    "{}{}",
+                    amount(vm.work.median),
+                    match vm.work_verdict {
+                        Verdict::Own => "",
+                        Verdict::Better => "; more",
+                        Verdict::Same => "; as much",
+                        Verdict::Worse => "; less",
+                    }
+                ),
+                work_range: format!("{}–{}", amount(vm.work.least), amount(vm.work.most)),
             }
         });
         let first = |names: &'a [String]| names.first().map_or("–", String::as_str);

@@ -441,6 +441,8 @@ pub(super) fn outcomes(guests: &Guests, now: Nanos) -> Vec<ClientOutcome> {
         responses: Waits::default(),
         timeouts: 0,
         turned_away: 0,
+        wished: 0,
+        overloaded: false,
         retransmissions: 0,
         bytes: 0,
     }));

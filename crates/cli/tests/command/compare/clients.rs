@@ -107,3 +107,73 @@ fn clients_and_channels() {
         assert!(error.starts_with(expected), "{error}");
     }
 }
+
+const OPEN: &str = r#"
+[host]
+pcpus = 1
+[run]
+duration = "500ms"
+warm_up = "50ms"
+seeds = [1, 2]
+policies = ["eevdf", "fair"]
+[vm.web]
+vcpus = 1
+[[vm.web.thread]]
+count = 4
+program = "loop { request http; compute 2ms; reply http 1KB }"
+[client.users]
+vm = "web"
+kind = "open"
+port = "http"
+connections = 800
+rate = 1000
+"#;
+
+/// Response times that only grow with the run's length are said to: where nobody waits for a connection, too.
+#[test]
+fn an_open_client_whose_vm_does_not_keep_up_is_told() {
+    let place = place("overload");
+    place.write("open.toml", OPEN);
+    let json = place.json(&["compare", "open.toml", "--json"]);
+    fits_schema("compare", &json);
+    let client = &json["runs"][0]["clients"][0];
+    assert_eq!(client["overloaded"], true, "{client}");
+    assert!(client["sent_per_s"].as_f64().unwrap() > 950.0, "{client}");
+    let notes = json["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let note = notes[0].as_str().unwrap();
+    assert!(
+        note.starts_with("client \"users\": fewer requests per second are answered than sent: "),
+        "{note}"
+    );
+    assert!(
+        note.contains(" under eevdf, ") && note.contains(" under fair;"),
+        "{note}"
+    );
+    // Of many alike, one is named.
+    place.write("many.toml", OPEN.replace("[vm.web]", "[vm.web]\ncount = 3"));
+    let json = place.json(&["compare", "many.toml", "--json"]);
+    let notes = json["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let note = notes[0].as_str().unwrap();
+    assert!(
+        note.starts_with("3 clients, such as \"users web1\": "),
+        "{note}"
+    );
+    place.write("served.toml", OPEN.replace("rate = 1000", "rate = 400"));
+    let json = place.json(&["compare", "served.toml", "--json"]);
+    assert_eq!(json["runs"][0]["clients"][0]["overloaded"], false);
+    assert!(
+        json.get("notes")
+            .is_none_or(|notes| notes == &serde_json::json!([]))
+    );
+    let args = ["sensitivity", "open.toml", "--param", "client.users.rate"];
+    let json = place.json(&[&args[..], &["--values", "400,1000", "--json"]].concat());
+    let notes = json["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let note = notes[0].as_str().unwrap();
+    assert!(
+        note.starts_with("client.users.rate = 1000: client"),
+        "{note}"
+    );
+}

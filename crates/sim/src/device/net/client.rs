@@ -47,6 +47,11 @@ pub(super) struct Client {
     timeouts: u64,
     /// Those for which there was no room.
     turned_away: u64,
+    /// Open loop: requests under way when the count began; requests that were due since, and since no more than
+    /// at first were under way.
+    first: usize,
+    wished: u64,
+    crowded: u64,
 }
 
 /// Packets that a client sends.
@@ -67,6 +72,9 @@ impl Client {
             responses: Waits::default(),
             timeouts: 0,
             turned_away: 0,
+            first: 0,
+            wished: 0,
+            crowded: 0,
         }
     }
 
@@ -192,6 +200,11 @@ impl Client {
             ClientKind::Requests(requests) => match requests.pace {
                 Pace::Think(_) => self.request(host, connection, now, sent),
                 Pace::Gap(gap) => {
+                    self.wished += 1;
+                    self.crowded = match self.under_way() > self.first {
+                        true => self.crowded + 1,
+                        false => 0,
+                    };
                     match self.idle.pop() {
                         Some(idle) => self.request(host, idle, now, sent),
                         None => self.wait(now, room),
@@ -367,10 +380,31 @@ impl Client {
         self.responses = Waits::default();
         self.timeouts = 0;
         self.turned_away = 0;
+        self.wished = 0;
+        self.crowded = 0;
+        self.first = self.under_way();
         for connection in &mut self.connections {
             connection.tcp.retransmissions = 0;
             connection.tcp.delivered = 0;
         }
+    }
+
+    /// Open loop: requests without a reply.
+    fn under_way(&self) -> usize {
+        match self.there {
+            true => self.waiting.len() + self.connections.len() - self.idle.len(),
+            false => 0,
+        }
+    }
+
+    /// Does the VM answer less than is sent, so that ever more wait? Not so a crowd that comes and goes: for at
+    /// least half of the time more were under way than at first, and in the end more than a fiftieth of all, and
+    /// than chance explains, which is about the root.
+    fn overloaded(&self) -> bool {
+        let all = self.wished;
+        let more = self.under_way().saturating_sub(self.first) as u64 + self.turned_away;
+        let lasts = 2 * self.crowded >= all;
+        lasts && 50 * more > all && more.saturating_mul(more) > 9 * all
     }
 
     pub fn outcome(&self, now: Nanos) -> ClientOutcome {
@@ -397,6 +431,8 @@ impl Client {
             responses: self.responses.clone(),
             timeouts: self.timeouts + overdue,
             turned_away: self.turned_away,
+            wished: self.wished,
+            overloaded: self.overloaded(),
             retransmissions: tcps().map(|tcp| tcp.retransmissions).sum(),
             bytes: tcps().map(|tcp| tcp.delivered).sum(),
         }

@@ -230,6 +230,10 @@ pub struct ClientOutcome {
     pub timeouts: u64,
     /// Those of them that were given up at once, since too many waited: [`NetworkParams::most_waiting`].
     pub turned_away: u64,
+    /// Open loops: requests that were due.
+    pub wished: u64,
+    /// Open loops: were ever fewer of them answered than were due, so that ever more waited?
+    pub overloaded: bool,
     /// TCP segments sent again, by either end.
     pub retransmissions: u64,
     /// Bytes that arrived at either end, duplicates and headers not counted.

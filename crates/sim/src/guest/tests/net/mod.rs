@@ -282,6 +282,9 @@ fn what_an_open_loop_has_waiting_is_bounded() {
         let outcome = run_net(1, 10 * MS, vec![vm("a", quick(), &[program])], &spec);
         outcome.clients[0].clone()
     };
+    let overloaded = of(MOST_WAITING, None);
+    assert!(overloaded.overloaded, "ever more wait");
+    assert!((990..=1000).contains(&overloaded.wished));
     let seen = |client: &ClientOutcome| {
         let times = &client.responses;
         (times.count(), times.mean(), times.max())
@@ -299,6 +302,23 @@ fn what_an_open_loop_has_waiting_is_bounded() {
     assert_eq!(small.turned_away, 0);
     assert_eq!(seen(&small), seen(&default));
     assert!(small.timeouts.abs_diff(default.timeouts) <= 60);
+}
+
+/// What one core answers is none, though now and then somebody waits: nor is a crowd that goes away again.
+#[test]
+fn an_open_loop_that_is_served_is_not_overloaded() {
+    let of = |program: &str, gap: &str, connections| {
+        let requests = requests(connections, Pace::Gap(length(gap)));
+        let spec = network(vec![client_of(requests)]);
+        let vms = vec![vm("a", quick(), &[program])];
+        let outcome = run_net(1, 10 * MS, vms, &spec);
+        (outcome.clients[0].overloaded, outcome.clients[0].wished)
+    };
+    let quick = "loop { request web; compute 2ms; reply web 100B }";
+    assert!(!of(quick, "3ms", 1).0);
+    let (overloaded, wished) = of(quick, "2500us exp", 1);
+    assert!(!overloaded && wished > 300, "{wished}");
+    assert!(of(quick, "1500us exp", 1).0);
 }
 
 /// The same of pings that nobody answers, since the vCPU has no pCPU.

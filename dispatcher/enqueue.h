@@ -72,12 +72,17 @@ RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	t->vtime = here - owed;
 }
 
-/* limit_lag(), if need be. */
-static inline void bound_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here,
-			     u64 away)
+/*
+ * `t`, which was ready all the time, has come from another pCPU to one whose clock is `here`: it is
+ * a slice behind at most, or it would run for long before any task that wakes.
+ */
+static inline void bound_lag(struct task_struct *p, struct task_ctx *t, u64 here)
 {
-	if (before(t->vtime + knobs.sleeper_credit, here))
-		limit_lag(p, t, c, here, away);
+	u64 slice = slice_of(p);
+
+	if (slice < knobs.sleeper_credit)
+		slice = knobs.sleeper_credit;
+	t->vtime = later(t->vtime, here - slice);
 }
 
 /*
@@ -95,12 +100,14 @@ INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	if (ready && t->clock_cpu == t->cpu)
 		return;
 	here = fair_arrive(t, c, t->cpu);
-	bound_lag(p, t, c, here, away);
 	t->rest = 0;
 	if (ready) {
+		bound_lag(p, t, here);
 		gang_moved(t, c, was);
 		return;
 	}
+	if (before(t->vtime + knobs.sleeper_credit, here))
+		limit_lag(p, t, c, here, away);
 	ahead = gang_ahead(t);
 	if (before(here + ahead, t->vtime))
 		limit_lead(p, t, here, ahead);

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn no_decision_costs_more_than_linear_in_pcpus() {
         for policy in corun_policies::all() {
-            let [small, large] = [32, 128].map(|pcpus| cost(policy.name, pcpus, 4, 4));
+            let [small, large] = [64, 256].map(|pcpus| cost(policy.name, pcpus, 4, 4));
             for (what, small, large) in [
                 ("wakes", small.wakes, large.wakes),
                 ("picks", small.picks, large.picks),

@@ -12,8 +12,7 @@
  * If there is a choice, the one among the first CANDIDATES in fair order goes first that gets along
  * best with what runs on the SMT sibling: cycle accounting says so, as far as vCPUs' demands are
  * known. It may overtake the first in order only if it is owed less by no more than a sleeper's
- * credit, which is as much as a queue keeps of what a task is owed (fair_arrive()). Otherwise, a
- * vCPU that gets along with none would wait until all others are done.
+ * credit. Otherwise, a vCPU that gets along with none would wait until all others are done.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H

@@ -153,6 +153,7 @@ RARE void starts_unqueued(struct task_struct *p, struct task_ctx *t, struct cpu_
 	t->rest = 0;
 	if (changed)
 		return;
+	here = gang_clock(c, here);
 	if (before(here, t->vtime))
 		t->vtime = here;
 	gang_moved(t, c, was);

@@ -144,15 +144,20 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 {
 	u64 now = now_ns();
 	bool stays = may_go_on(prev, t, now);
-	bool looks;
+	bool looks, ran;
 
 	turn_cut(t, c, now);
 	looks = !t->rest && balance_is_due(c, now);
+	ran = looks && shared(c->runs);
 	if (looks && pull_busy(cpu, 0, now))
 		return;
-	/* For a move that fails the kernel unlocks the runqueue: a task that woke may have been
-	 * given this pCPU meanwhile (may_hand_over()). */
-	if (looks && !shared(c->runs)) {
+	/*
+	 * For a move that fails the kernel unlocks the runqueue: a task that woke may have been
+	 * given this pCPU meanwhile (may_hand_over()). Should it be taken away again before it
+	 * runs, this pCPU idles: then it is to be called for `prev`, which is queued.
+	 */
+	if (ran && !shared(c->runs)) {
+		exchange(c->idle, 1);
 		t->over |= TURN_OVER;
 		return;
 	}

@@ -42,24 +42,31 @@ RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ah
 }
 
 /*
- * `t`, which did not want to run for `away` ns, if at all, is behind `here`, the clock of `c`, by
- * more than a credit. It keeps what it is owed for having been ready, up to two of its turns: with
- * long slices it was for long, and had to wait for as long again if that were forgotten whenever it
- * halts for a moment. What others have run while it was away it is not owed: by that the clock went
- * on as fast as it does for all that is there now.
+ * `t`, which did not want to run for `away` ns, is behind `here`, the clock of `c`, by more than a
+ * credit. It keeps what it is owed for having been ready, up to two of its turns: with long slices
+ * it was for long, and had to wait for as long again if that were forgotten whenever it halts for a
+ * moment. What others have run while it was away it is not owed: by that the clock went on as fast
+ * as it does for all that is there now. How fast it went then is not known; so it is never owed
+ * more than when it woke last and for what it has been ready since.
  */
 RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here,
 		    u64 away)
 {
 	u64 others = shared(c->load) - t->load;
+	u64 ready = t->sum.ready - t->owed_from;
 	u64 lag = here - t->vtime;
 	u64 owed = 0;
 
 	if (away > CHARGE_MAX)
 		away = CHARGE_MAX;
-	away *= WEIGHT_NEUTRAL;
-	if (others && others < ~0u && lag > away / others)
-		owed = lag - away / others;
+	if (ready > CHARGE_MAX)
+		ready = CHARGE_MAX;
+	if (others && others < ~0u && lag > away * WEIGHT_NEUTRAL / others) {
+		owed = lag - away * WEIGHT_NEUTRAL / others;
+		ready = t->owed + ready * WEIGHT_NEUTRAL / others;
+		if (owed > ready)
+			owed = ready;
+	}
 	if (owed > knobs.sleeper_credit) {
 		u64 rate = fair_rate(p, t);
 		u64 turns = fair_cost(2 * slice_of(p), rate);
@@ -74,11 +81,12 @@ RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 
 /*
  * `t`, which was ready all the time, has come from another pCPU to one whose clock is `here`: it is
- * a slice behind at most, or it would run for long before any task that wakes.
+ * a slice behind at most, or it would run for long before any task that wakes. One that a quota
+ * kept waiting is owed no more than one that slept.
  */
 static inline void bound_lag(struct task_struct *p, struct task_ctx *t, u64 here)
 {
-	u64 slice = slice_of(p);
+	u64 slice = t->state == TASK_THROTTLED ? 0 : slice_of(p);
 
 	if (slice < knobs.sleeper_credit)
 		slice = knobs.sleeper_credit;
@@ -108,7 +116,10 @@ INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	}
 	if (before(t->vtime + knobs.sleeper_credit, here))
 		limit_lag(p, t, c, here, away);
+	t->owed = before(t->vtime, here) ? here - t->vtime : 0;
+	t->owed_from = t->sum.ready;
 	ahead = gang_ahead(t);
+	here = gang_clock(c, here);
 	if (before(here + ahead, t->vtime))
 		limit_lead(p, t, here, ahead);
 }

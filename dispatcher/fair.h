@@ -8,7 +8,8 @@
  * to their weights: the total is fixed, however many vCPUs the VM has. If tasks' cgroups are known,
  * the cgroups share (group.h), to any depth.
  *
- * Each pCPU has a clock, the highest virtual time that has started there. What a task may carry to
+ * Each pCPU has a clock, the highest virtual time that has started there in its turn, or that of
+ * the last task that left the pCPU idle. What a task may carry to
  * another pCPU, or through a wait, is clamped around that clock on both sides (enqueue.h): no task
  * hoards time by waiting, though it keeps what it is owed for having been ready; a task that comes
  * with an advance is not locked out for longer than two of its turns cost, and it does not push the
@@ -157,6 +158,16 @@ static inline u64 fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 		t->clock_cpu = cpu;
 	}
 	return here;
+}
+
+/*
+ * The clock of `cpu`, `here`, or what has passed it: with gangs it stands still while a task that
+ * is owed more is stopped (dispatch.h). A lead is reckoned from where others are by now, or who
+ * halts for a moment would always go before them.
+ */
+static inline u64 gang_clock(struct cpu_ctx *cpu, u64 here)
+{
+	return with_gangs() ? later(here, shared(cpu->cur_vtime)) : here;
 }
 
 /*

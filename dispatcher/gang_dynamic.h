@@ -23,7 +23,7 @@
  *   - A task that woke, has not had a slice since, and would preempt the sibling by fair order, is
  *     interrupted once only, and for the shortest turn (SLICE_MIN). While it waits to go on, and
  *     once it is back, calls do not count beside it. What such a task is owed is bounded
- *     (sleeper_credit), so it would lose for good the time that it waits for called siblings: a
+ *     (limit_lag()), so it would lose for good the time that it waits for called siblings: a
  *     computing VM takes its pCPU back when another VM's vCPU halts, calls its siblings, and the
  *     vCPUs that the halted one had woken would wait for a slice, each time.
  */

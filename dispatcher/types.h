@@ -209,6 +209,8 @@ struct task_ctx {
 	u32 parked_weight; /* and its group_weight */
 	u64 due;	   /* micro.h: when it is due; 0: it has no micro slices */
 	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
+	u64 owed;	   /* enqueue.h: what it was owed when it woke last, ns of vtime, */
+	u64 owed_from;	   /* and its sum.ready then */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -354,7 +356,7 @@ struct hold_counters {
 #define CUR_COOKIE 4u
 
 struct cpu_ctx {
-	u64 vnow;      /* highest vtime that has started here: never goes back */
+	u64 vnow;      /* fair.h: the clock here: never goes back */
 	u64 cur_vtime; /* vtime of the running task at cur_since */
 	u64 cur_since;
 	u64 cur_rate;	 /* how fast its vtime grows; RATE_ONE: as fast as time */
@@ -403,7 +405,7 @@ struct cpu_ctx {
 struct knobs {
 	u64 slice;	    /* default slice, ns; SLICE_MIN at least */
 	u64 wakeup_gran;    /* lead in vtime that a waking task needs to preempt, ns */
-	u64 sleeper_credit; /* how far behind its pCPU a task may start after waiting, ns */
+	u64 sleeper_credit; /* how far behind its pCPU a task may start after sleeping, ns */
 	u64 max_lead; /* how far ahead of its pCPU's clock a task may be queued, ns of vtime */
 	u64 balance_interval;	/* how often a busy pCPU looks for a busier one, ns */
 	u64 online[MASK_WORDS]; /* pCPUs that may be used, one bit each */

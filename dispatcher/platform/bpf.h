@@ -527,6 +527,8 @@ RARE void insert_unknown(struct task_struct *p, u64 flags)
 	/* Virtual time goes there as fast as for the task that has the pCPU: far slower than time,
 	 * where few tasks have many pCPUs (group.h). */
 	rate = *(volatile u64 *)&c->cur_rate;
+	if (rate > RATE_ONE)
+		rate = RATE_ONE;
 	lead = UNKNOWN_LEAD * rate / RATE_ONE;
 	now = *(volatile u64 *)&c->vnow;
 	vtime = (s64)(c->unknown - now) < 0 ? now : c->unknown;

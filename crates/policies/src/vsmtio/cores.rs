@@ -205,14 +205,16 @@ fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) 
     loads
 }
 
-/// What each vCPU weighs, and the most that counts: only those that `want` to run have parts of the host.
+/// What each vCPU weighs, and the most that counts: only those that `want` to run have parts of the host; all, if none
+/// does.
 fn weights(want: &[bool], seen: &Snapshot) -> (Vec<u64>, u64) {
     let mut weights = Vec::with_capacity(want.len());
     for vm in &seen.vms {
         let of = &want[weights.len()..][..vm.vcpus.len()];
         weights.extend(usable::weights_of_wanting(vm, of));
     }
-    let wanting = weights.iter().zip(want).filter(|(_, want)| **want);
+    let none = !want.contains(&true);
+    let wanting = weights.iter().zip(want).filter(|(_, want)| none || **want);
     let others = seen.others.iter().flat_map(usable::weights);
     let all = wanting.map(|(weight, _)| *weight).chain(others);
     let most = usable::most(all, seen.host.topology.pcpus());

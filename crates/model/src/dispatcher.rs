@@ -73,9 +73,9 @@ impl DispatcherParams {
             ),
             time(
                 "scheduler.corun.sleeper_credit",
-                "how far behind its pCPU's clock a task may start that waited or moved",
+                "how far behind its pCPU's clock a task may start that slept or moved; more, up to two of its turns, for what it was ready",
                 default.sleeper_credit,
-                "one slice: who waited goes first once, and nobody hoards (design)",
+                "one slice: who slept goes first once, and nobody hoards (design)",
                 "0 to 12 ms on experiments/example.toml",
             ),
             time(

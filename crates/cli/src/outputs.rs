@@ -177,8 +177,11 @@ pub fn spare_foreign(
     }
 }
 
-/// What files of an option are, and how they are told by their beginning.
-fn kind(option: &str) -> Option<(&'static str, fn(&[u8]) -> bool)> {
+/// What files are, and how they are told by their beginning.
+type Kind = (&'static str, fn(&[u8]) -> bool);
+
+/// What an option's files are; `None`: of any kind.
+fn kind(option: &str) -> Option<Kind> {
     Some(match option {
         "--report" => ("a report", |found| {
             found.starts_with(

@@ -214,17 +214,16 @@ pub fn overlay(base: &mut Table, over: &Table) {
     }
     for Entry { key, place, node } in over.iter() {
         if let Value::Table(inner) = &node.value {
-            match base.get_mut(key).map(|node| &mut node.value) {
+            let merged = match base.get_mut(key).map(|node| &mut node.value) {
                 Some(Value::Table(old)) => {
                     overlay(old, inner);
-                    continue;
+                    true
                 }
-                Some(Value::List(list)) => {
-                    if overlay_numbered(list, inner) {
-                        continue;
-                    }
-                }
-                _ => {}
+                Some(Value::List(list)) => overlay_numbered(list, inner),
+                _ => false,
+            };
+            if merged {
+                continue;
             }
         }
         base.set(Entry {

@@ -112,7 +112,7 @@ async function numbers(page, json) {
 }
 
 /** Three digits of a share, as tables write it: 43.7 %, (41.2–45.0). */
-const shares = (text) => [...text.matchAll(/[\d.]+(?= %|–|\))/g)].map(([digits]) => Number(digits) / 100);
+const shares = (text) => [...text.matchAll(/[\d.]+(?=\s%|–|\))/g)].map(([digits]) => Number(digits) / 100);
 
 async function adviceNumbers(page, json) {
   assert.deepEqual(await page.$eval("#results", (it) => JSON.parse(it.textContent)), json);

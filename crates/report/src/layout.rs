@@ -22,7 +22,7 @@ const PADDING: usize = 2;
 /// A blank between two columns.
 const GAP: usize = 1;
 /// Binds what belongs together.
-const BOUND: char = '\u{a0}';
+pub(crate) const BOUND: char = '\u{a0}';
 
 /// A line above, below the header and at the end: readable without colour, easy to copy.
 const RULED: TableStyle = TableStyle::new()
@@ -61,7 +61,7 @@ pub(crate) fn figure(value: &str) -> String {
 }
 
 /// Units that stay with their numbers in sentences.
-const UNITS: [&str; 5] = ["%", "ns", "µs", "ms", "s"];
+pub(crate) const UNITS: [&str; 5] = ["%", "ns", "µs", "ms", "s"];
 
 /// A sentence on lines of a terminal of `width` columns, all but the first a little to the right; numbers stay with
 /// their units.

@@ -9,6 +9,7 @@
 
 pub(crate) mod advice;
 mod bars;
+mod bound;
 mod off;
 mod plots;
 mod timelines;
@@ -21,6 +22,7 @@ use crate::table::{self, Row};
 use askama::Template;
 use bars::{Figure, Group};
 use corun_model::counted;
+pub(crate) use bound::bound;
 use plots::{Plots, QUANTILES};
 use serde::Serialize;
 use timelines::{Drawn, Timelines};
@@ -146,7 +148,7 @@ pub fn page(comparison: &Comparison, about: &About) -> askama::Result<String> {
         quantiles: QUANTILES,
         cases,
     };
-    page.render()
+    Ok(bound(&page.render()?))
 }
 
 /// JSON that no HTML parser takes for the end of its element.

@@ -3,6 +3,7 @@
 //! terminal's tables and those of the HTML report.
 
 use crate::format::{amount, micros, percent, ratio};
+use crate::kinds;
 use crate::layout::{Room, across, figure, lines, right, spanning, text_width};
 use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
@@ -16,6 +17,8 @@ use corun_model::counted;
 const VMS_SHOWN: usize = 16;
 /// Clients and channels shown in a table; the rest is in `--json`.
 const CLIENTS_SHOWN: usize = 16;
+/// VMs and clients that are shown by themselves.
+const SHOWN: [usize; 2] = [VMS_SHOWN, CLIENTS_SHOWN];
 /// Host tasks shown in a table; the rest is in `--json`.
 const TASKS_SHOWN: usize = 16;
 
@@ -64,6 +67,12 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         }
         for more in left_out(comparison, case) {
             out += &format!("… and {more}: see --json\n");
+        }
+        if kinds::any(&runs(comparison, case), SHOWN) {
+            out += &filled(
+                "VMs whose names differ in their number only are together: numbers are means over them; each VM: \
+                 --json or --csv.",
+            );
         }
         if let Some(models) = kernels.get(at).filter(|models| !models.is_empty()) {
             out += &filled(models);
@@ -128,15 +137,29 @@ pub(crate) fn left_out(comparison: &Comparison, case: &str) -> Vec<String> {
     let Some(run) = comparison.runs.iter().find(|run| run.case == case) else {
         return Vec::new();
     };
+    let tasks = tasks(comparison, run).len();
     let all = [
-        (run.vms.len(), VMS_SHOWN, "more VM"),
-        (tasks(comparison, run).len(), TASKS_SHOWN, "more task"),
-        (run.clients.len(), CLIENTS_SHOWN, "more client"),
+        (
+            kinds::beyond(&kinds::vms(run, VMS_SHOWN), VMS_SHOWN),
+            "more VM",
+        ),
+        (tasks.saturating_sub(TASKS_SHOWN), "more task"),
+        (
+            kinds::beyond(&kinds::clients(run, CLIENTS_SHOWN), CLIENTS_SHOWN),
+            "more client",
+        ),
     ];
     all.into_iter()
-        .filter(|(there, shown, _)| there > shown)
-        .map(|(there, shown, what)| counted(there - shown, what))
+        .filter(|(beyond, _)| *beyond > 0)
+        .map(|(beyond, what)| counted(beyond, what))
         .collect()
+}
+
+/// The runs of a case, policy by policy.
+fn runs<'a>(comparison: &'a Comparison, case: &str) -> Vec<Vec<&'a Run>> {
+    let policies = comparison.policies(case);
+    let of = |policy: &&str| comparison.of(case, policy);
+    policies.iter().map(of).collect()
 }
 
 /// The host tasks that tables tell of: what a scenario says. A recording has every thread of the host,
@@ -148,13 +171,11 @@ fn tasks<'a>(comparison: &Comparison, run: &'a Run) -> &'a [TaskResult] {
     }
 }
 
-/// All rows of a case.
+/// All rows of a case; of many VMs, one for those of a kind.
 pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
-    let runs: Vec<Vec<&Run>> = comparison
-        .policies(case)
-        .iter()
-        .map(|policy| comparison.of(case, policy))
-        .collect();
+    let all = runs(comparison, case);
+    let together = kinds::together(&all, SHOWN);
+    let runs = kinds::shown(together.as_ref(), &all);
     let mut rows = host_rows(&runs);
     let first = runs.first().and_then(|runs| runs.first());
     let vms = first.map_or(&[][..], |run| &run.vms[..]);

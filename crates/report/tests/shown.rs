@@ -243,7 +243,7 @@ fn charts_say_whom_they_leave_out() {
         let mut compared = comparison(1, &[""], &["cfs", "a"]);
         for run in &mut compared.runs {
             run.vms = (0..vms)
-                .map(|at| vm(&format!("vm{at}"), 1.0, 0.5, 0.2, None))
+                .map(|at| vm(&format!("vm{at}th"), 1.0, 0.5, 0.2, None))
                 .collect();
         }
         page(&compared, &About::default())
@@ -252,6 +252,38 @@ fn charts_say_whom_they_leave_out() {
     let many = shown(100);
     assert!(many.contains("Charts show the first 12 of 100 VMs."));
     assert!(many.contains("… and 84 more VMs: see --json."));
+}
+
+#[test]
+fn many_vms_of_a_kind_are_shown_together() {
+    let mut compared = comparison(1, &[""], &["cfs", "a"]);
+    let names = (1..=120).map(|at| (format!("web{at}"), f64::from(at)));
+    let names = names.chain((1..=40).map(|at| (format!("db{at}"), 3.0)));
+    let vms: Vec<VmResult> = names
+        .map(|(name, throughput)| vm(&name, throughput, 0.5, 0.2, None))
+        .collect();
+    for run in &mut compared.runs {
+        run.vms.clone_from(&vms);
+    }
+    let text = table::text(&compared, 100);
+    for said in [
+        "web1 … 120",
+        "60.5",
+        "db1 … 40",
+        "VMs whose names differ in their number only",
+    ] {
+        assert!(text.contains(said), "{said}:\n{text}");
+    }
+    assert!(!text.contains("more VM"), "{text}");
+    let drawn = page(&compared, &About::default());
+    for said in [
+        "<h4>db1 … 40 (40 VMs), rounds/s</h4>",
+        "are shown together",
+        "\"name\":\"web77\"",
+    ] {
+        assert!(drawn.contains(said), "{said}");
+    }
+    assert!(!drawn.contains("Charts show") && !drawn.contains("more VM"));
 }
 
 #[test]

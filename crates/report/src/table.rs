@@ -4,7 +4,7 @@
 
 use crate::format::{amount, micros, percent, ratio};
 use crate::kinds;
-use crate::layout::{Room, across, figure, lines, right, spanning, text_width};
+use crate::layout::{BOUND, Room, across, figure, is_narrow, lines, right, spanning, text_width};
 use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
     SiblingResult, TaskResult, VmResult,
@@ -19,6 +19,8 @@ const VMS_SHOWN: usize = 16;
 const CLIENTS_SHOWN: usize = 16;
 /// VMs and clients that are shown by themselves.
 const SHOWN: [usize; 2] = [VMS_SHOWN, CLIENTS_SHOWN];
+/// Characters of a measure on a line of a narrow terminal.
+const MEASURE: usize = 18;
 /// Host tasks shown in a table; the rest is in `--json`.
 const TASKS_SHOWN: usize = 16;
 
@@ -99,10 +101,10 @@ pub(crate) fn kernels(comparison: &Comparison) -> Vec<String> {
 
 /// Which policies go into which table, as the widths of rows and names have it.
 fn columns(rows: &[Row], policies: &[&str], width: u16) -> Vec<Vec<usize>> {
-    let labels = [
-        Room::of(rows.iter().map(|row| &row.of)),
-        Room::of(rows.iter().map(|row| &row.measure)),
-    ];
+    let mut labels = vec![Room::of(rows.iter().map(|row| &row.measure))];
+    if !is_narrow(width) {
+        labels.push(Room::of(rows.iter().map(|row| &row.of)));
+    }
     let policy = |(at, name): (usize, &&str)| {
         let cells = rows.iter().map(|row| row.cell(at));
         Room::of(cells.chain([name.to_string()]))
@@ -111,9 +113,11 @@ fn columns(rows: &[Row], policies: &[&str], width: u16) -> Vec<Vec<usize>> {
     across(&labels, &policies, width)
 }
 
+/// The table of these columns; on narrow terminals hosts and VMs have lines of their own above their rows.
 fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table {
     let mut table = spanning(width);
-    let mut header = vec![Cell::new(""), Cell::new("")];
+    let above = is_narrow(width);
+    let mut header = vec![Cell::new(""); if above { 1 } else { 2 }];
     header.extend(columns.iter().map(|&at| right(policies[at])));
     table.set_header(header);
     // Whose rows these are is said in the first of those that are there.
@@ -125,11 +129,27 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
         if columns.iter().all(|&at| row.cells[at].0 == NOTHING) {
             continue;
         }
-        let mut cells = vec![Cell::new(std::mem::take(&mut of)), Cell::new(&row.measure)];
+        let of = std::mem::take(&mut of);
+        if above && !of.is_empty() {
+            table.add_row([of]);
+        }
+        let mut cells = match above {
+            true => vec![Cell::new(below(&row.measure))],
+            false => vec![Cell::new(of), Cell::new(&row.measure)],
+        };
         cells.extend(columns.iter().map(|&at| right(row.cell(at))));
         table.add_row(cells);
     }
     table
+}
+
+/// A measure below whose it is, a little to the right; a long one breaks before its unit.
+fn below(measure: &str) -> String {
+    let text = format!("{BOUND}{measure}");
+    match text.chars().count() > MEASURE {
+        true => text.replace(", ", &format!(",\n{BOUND}{BOUND}")),
+        false => text,
+    }
 }
 
 /// What the tables of a case do not show: `3 more VMs`.

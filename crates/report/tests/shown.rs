@@ -212,8 +212,8 @@ fn each_case_has_the_policies_that_it_was_run_under() {
 #[test]
 fn a_wide_terminal_has_more_policies_side_by_side() {
     let many = comparison(3, &[""], &["cfs", "a", "b", "c", "d", "e", "f"]);
-    let tables = |width| table::text(&many, width).matches("host ").count();
-    assert_eq!([60, 80, 120, 200].map(tables), [3, 3, 3, 1]);
+    let tables = |width| table::text(&many, width).matches(" stacked ").count();
+    assert_eq!([60, 80, 120, 200].map(tables), [6, 3, 3, 1]);
     for width in [60, 80, 120, 200] {
         let text = table::text(&many, width);
         let widest = text.lines().map(|line| line.chars().count()).max();
@@ -222,6 +222,25 @@ fn a_wide_terminal_has_more_policies_side_by_side() {
             assert!(text.contains(word), "{word} is broken at {width}:\n{text}");
         }
     }
+}
+
+#[test]
+fn a_narrow_terminal_has_vms_above_their_rows() {
+    let text = table::text(&comparison(3, &[""], &["cfs", "affinity", "balance"]), 60);
+    for line in [
+        " host\n",
+        "  stacked ",
+        " web\n",
+        "  throughput,",
+        "   rounds/s",
+        "  ready wait, p99 ",
+    ] {
+        assert!(text.contains(&format!("\n{line}")), "{line}:\n{text}");
+    }
+    assert!(
+        !text.contains("affinity   "),
+        "two policies side by side:\n{text}"
+    );
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct Args {
     input: PathBuf,
 
     /// Policies to try beside the host's own scheduler [default: all of corun's]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = runs::name)]
     policies: Vec<String>,
 
     /// The largest share of its vCPUs' time for which any VM may lack a pCPU, in percent, such as 10 or 2.5

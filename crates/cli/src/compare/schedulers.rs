@@ -35,7 +35,7 @@ const MODELS: [PolicyInfo; 13] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
-        source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
+        source: "Linux 2.6.33 (unless scheduler.cfs.preset names a later one) to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
         parameters: Vec::new,
     },
     PolicyInfo {

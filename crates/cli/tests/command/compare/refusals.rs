@@ -126,6 +126,19 @@ fn what_is_wrong_with_the_scenario() {
 }
 
 #[test]
+fn names_of_policies_may_have_blanks_around_them() {
+    let place = place("blanks");
+    let args = ["compare", "host.toml", "--seed", "1", "-q", "--policies"];
+    let text = place.prints(&[&args[..], &["cfs, eevdf "]].concat());
+    assert!(text.contains("eevdf"), "{text}");
+    let error = place.refused(&[&args[..], &["cfs,"]].concat());
+    assert!(
+        error.contains("expected names with commas between them"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_is_neither_a_scenario_nor_a_recording() {
     let place = Place::with("neither", "diary", "Dear diary,\n");
     place.write("kernel.lockstep", b"CORUNLK1\x01\0\0\0");

@@ -199,6 +199,11 @@ fn what_is_wrong_with_the_command_line() {
             "corun: --param run.seeds: this is what --seeds is for\n",
         ),
         (
+            "title",
+            vec!["--values", "x,y"],
+            "corun: --param title: this is for readers, no result depends on it\n",
+        ),
+        (
             "host.hz",
             vec!["--range", "200..100"],
             "corun: --range 200..100: 200 is not below 100: the smaller end comes first\n",

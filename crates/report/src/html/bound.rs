@@ -46,11 +46,11 @@ fn bind(text: &str, out: &mut String) {
 }
 
 fn begins_with_unit(text: &str) -> bool {
-    let ends = |unit: &&str| {
-        let rest = text.strip_prefix(*unit);
+    let ends = |unit: &str| {
+        let rest = text.strip_prefix(unit);
         rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     };
-    UNITS.iter().any(|unit| ends(&unit))
+    UNITS.iter().any(|unit| ends(unit))
 }
 
 #[cfg(test)]

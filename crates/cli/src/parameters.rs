@@ -3,7 +3,7 @@
 
 use crate::failure::Invalid;
 use crate::output;
-use corun_model::{Parameter, Value};
+use corun_model::{Parameter, Value, nearest};
 use corun_report::parameters;
 use serde_json::{Value as Json, json};
 
@@ -39,13 +39,16 @@ Exit codes: 0 done; 2 wrong usage, or no parameter fits FILTER.";
 /// [`Invalid`] if nothing fits; anything else if nothing can be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut all = corun_sim::parameters();
+    let keys: Vec<&str> = all.iter().map(|parameter| parameter.key).collect();
     if let Some(filter) = &args.filter {
         let filter = filter.to_lowercase();
         let has = |text: &str| text.to_lowercase().contains(&filter);
         all.retain(|parameter| has(parameter.key) || has(parameter.meaning));
         if all.is_empty() {
+            let guess = near(&filter, &keys);
+            let guess = guess.map_or(String::new(), |guess| format!("did you mean {guess:?}? "));
             return Err(Invalid::error(format!(
-                "FILTER {filter:?}: no parameter has this in its key or meaning; \
+                "FILTER {filter:?}: no parameter has this in its key or meaning; {guess}\
                  `corun parameters` lists all"
             )));
         }
@@ -57,6 +60,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => parameters::markdown(&all),
         false => parameters::text(&all, output::width()),
     })
+}
+
+/// The key, the beginning of keys or the part of one that `filter` is nearest to.
+fn near<'a>(filter: &str, keys: &[&'a str]) -> Option<&'a str> {
+    let beginnings = |key: &&'a str| {
+        let key = *key;
+        let dots = key.match_indices('.').map(move |(at, _)| &key[..at]);
+        dots.chain([key])
+    };
+    let parts = keys.iter().flat_map(|key| key.split('.'));
+    nearest(filter, keys.iter().flat_map(beginnings).chain(parts))
 }
 
 /// Parameters as programs read them.

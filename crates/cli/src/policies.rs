@@ -2,24 +2,44 @@
 //! `corun policies`: what can be compared.
 
 use crate::compare::schedulers;
+use crate::failure::Invalid;
 use crate::output;
 use crate::parameters::in_json;
 
 /// List the policies that can be compared, with their sources
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Only this one
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
     /// Print one JSON array instead: name, summary, source, parameters, and whether `corun host` can
     /// run it
     #[arg(long)]
     json: bool,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  corun policies
+      all of them
+  corun policies jupiter
+      one, with what can be set of it
+
+Exit codes: 0 done; 2 wrong usage, or no policy of this name.";
+
 /// Runs the command.
 ///
 /// # Errors
-/// If nothing can be written.
+/// [`Invalid`] if there is no policy of this name; anything else if nothing can be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let all = schedulers::policies();
+    let mut all = schedulers::policies();
+    if let Some(name) = &args.name {
+        schedulers::known_policy(name)
+            .map_err(|message| Invalid::error(format!("NAME: {message}")))?;
+        all.retain(|policy| policy.name == name);
+    }
     if args.json {
         let list: Vec<_> = all
             .iter()

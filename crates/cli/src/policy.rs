@@ -2,6 +2,7 @@
 //! `corun policy`: what the daemon carries out, and another one instead.
 
 use crate::calibration;
+use crate::compare::schedulers::accepted;
 use crate::failure::Invalid;
 use crate::output;
 use corun_linux::socket::protocol::{
@@ -9,7 +10,7 @@ use corun_linux::socket::protocol::{
 };
 use corun_linux::socket::{self, CallError};
 use corun_model::Wakers;
-use corun_scenario::{CALIBRATED, Calibrated, or_nearest};
+use corun_scenario::{CALIBRATED, Calibrated};
 use std::path::PathBuf;
 
 /// Show the policy of this host, or change it while it runs
@@ -105,7 +106,7 @@ fn explain(args: &Args) -> impl Fn(CallError) -> anyhow::Error {
         CallError::Refused(refusal) if refusal.kind == ErrorKind::UnknownPolicy => {
             let known: Vec<&str> = refusal.accepted.iter().map(String::as_str).collect();
             let name = args.name.as_deref().unwrap_or_default();
-            Invalid::error(format!("{}, {}", refusal.message, or_nearest(name, &known)))
+            Invalid::error(format!("{}, {}", refusal.message, accepted(name, &known)))
         }
         CallError::Refused(refusal) if refusal.kind == ErrorKind::Parameter => {
             match refusal.accepted.as_slice() {

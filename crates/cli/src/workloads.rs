@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun workloads`: what scenarios can name, and what each does when it is alone.
 
+use crate::compare::demand::of_workloads;
 use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
 use corun_report::{round, workloads};
-use corun_scenario::or_nearest;
 use corun_sim::alone::{Alone, VCPUS};
 use corun_sim::workload::{Family, Preset, preset, preset_names};
 
@@ -42,18 +42,12 @@ Exit codes: 0 done; 1 a workload cannot be run; 2 wrong usage, or no workload of
 /// # Errors
 /// [`Invalid`] if there is no workload of this name; anything else if one cannot be run or written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let all: Vec<&str> = preset_names().collect();
-    let wanted = match &args.name {
-        Some(name) => vec![name.as_str()],
-        None => all.clone(),
+    let wanted: Vec<&str> = match &args.name {
+        Some(name) => vec![name],
+        None => preset_names().collect(),
     };
     let find = |name: &str| {
-        let hint = || {
-            format!(
-                "NAME {name:?}: unknown workload, {}",
-                or_nearest(name, &all)
-            )
-        };
+        let hint = || format!("NAME {name:?}: unknown workload, {}", of_workloads(name));
         let found = preset(name).ok_or_else(|| Invalid::error(hint()))?;
         shown(&found).with_context(|| format!("workload {name}"))
     };

@@ -250,7 +250,7 @@ impl Daemon {
         dispatcher: &Dispatcher<'_>,
     ) -> Result<Reply, HostError> {
         let Some(info) = corun_policies::find(&wanted.name) else {
-            let known: Vec<&str> = corun_policies::all().iter().map(|info| info.name).collect();
+            let known: Vec<&str> = corun_policies::known().map(|info| info.name).collect();
             let message = format!("unknown policy {:?}", wanted.name);
             return Ok(Reply::refusal(ErrorKind::UnknownPolicy, message, &known));
         };

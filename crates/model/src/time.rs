@@ -17,6 +17,9 @@ pub const HOST_HZ: u32 = 250;
 /// What [`parse`] accepts, for error messages.
 pub const ACCEPTED: &str = "a number with a unit: ns, us, ms, s or min, such as \"2.5ms\"";
 
+/// The micro sign, and the Greek mu that many keyboards and texts have in its place.
+const MICRO: [char; 2] = ['\u{b5}', '\u{3bc}'];
+
 /// Reads a duration such as `700us`, `2.5ms`, `10s` or `1min`.
 ///
 /// # Errors
@@ -36,11 +39,11 @@ pub fn is_beyond(text: &str) -> bool {
 /// A duration's number and the nanoseconds of its unit.
 fn number_and_scale(text: &str) -> Option<(&str, Nanos)> {
     let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || c == 'µ')?;
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || MICRO.contains(&c))?;
     let (number, unit) = text.split_at(unit_at);
     let scale = match unit.trim() {
         "ns" => 1,
-        "us" | "µs" => US,
+        "us" | "\u{b5}s" | "\u{3bc}s" => US,
         "ms" => MS,
         "s" => SEC,
         "min" => 60 * SEC,
@@ -110,6 +113,8 @@ mod tests {
     #[test]
     fn durations_as_people_write_them() {
         assert_eq!(parse("700us"), Some(700_000));
+        assert_eq!(parse("700\u{b5}s"), Some(700_000));
+        assert_eq!(parse("700 \u{3bc}s"), Some(700_000));
         assert_eq!(parse("2.5ms"), Some(2_500_000));
         assert_eq!(parse(" 10 s "), Some(10 * SEC));
         assert_eq!(parse("1min"), Some(60 * SEC));

@@ -138,6 +138,16 @@ pub enum ImportError {
     },
 }
 
+impl ImportError {
+    /// Is the file no recording at all, rather than one that cannot be used?
+    pub fn is_something_else(&self) -> bool {
+        matches!(
+            self,
+            Self::Empty { .. } | Self::Foreign { .. } | Self::NoEvents { .. }
+        )
+    }
+}
+
 /// What is accepted.
 const ACCEPTED: &str = "accepted are recordings by `corun record`, the text of \
                         /sys/kernel/tracing/trace, of `trace-cmd report` and of `perf script`, and \

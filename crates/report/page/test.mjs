@@ -112,11 +112,11 @@ async function numbers(page, json) {
 }
 
 /** Three digits of a share, as tables write it: 43.7 %, (41.2–45.0). */
-const shares = (text) => [...text.matchAll(/[\d.]+(?= %|–|\))/g)].map(([digits]) => Number(digits) / 100);
+const shares = (text) => [...text.matchAll(/[\d.]+(?=\s%|–|\))/g)].map(([digits]) => Number(digits) / 100);
 
 async function adviceNumbers(page, json) {
   assert.deepEqual(await page.$eval("#results", (it) => JSON.parse(it.textContent)), json);
-  const cells = (table) => page.$$eval(`${table} tbody tr`, (rows) => rows.map((row) => [...row.children].map((cell) => cell.innerText)));
+  const cells = (table) => page.$$eval(`${table} tbody tr`, (rows) => rows.map((row) => [...row.children].map((cell) => cell.innerText.replaceAll("\u00a0", " "))));
   const policies = await cells("table.policies");
   assert.deepEqual(policies.map(([name]) => name), json.policies.map(({ policy }) => policy));
   policies.forEach(([, said, ready, place, work], at) => {

@@ -5,9 +5,11 @@
 /** Colours of VMs; the seventh looks like the first, its name tells. */
 const VMS = ["v0", "v1", "v2", "v3", "v4", "v5"];
 
+/** VMs in the legend. */
+const LISTED = 16;
+
 /** Spans to begin with: what a reader can tell apart. */
 const LEGIBLE = 1500;
-
 
 /** Rows, each with its spans in order: when, how long, and whose or where. */
 function rows(timeline) {
@@ -108,7 +110,9 @@ class Timelines {
       key.append(patch, name);
       return key;
     };
-    const items = this.timeline.vms.slice(0, 16).map(item);
+    const { vms } = this.timeline;
+    const items = vms.slice(0, LISTED).map(item);
+    if (vms.length > LISTED) items.push(`… and ${vms.length - LISTED} more`);
     if (this.timeline.lanes.some((lane) => lane.vm === null)) items.push(item("host tasks", null));
     this.section.querySelector(".legend").replaceChildren(...items);
   }

@@ -11,6 +11,7 @@ pub mod csv;
 pub mod detail;
 mod format;
 pub mod html;
+mod kinds;
 mod layout;
 mod markdown;
 pub mod parameters;

@@ -3,7 +3,8 @@
 //! terminal's tables and those of the HTML report.
 
 use crate::format::{amount, micros, percent, ratio};
-use crate::layout::{Room, across, figure, lines, right, spanning, text_width};
+use crate::kinds;
+use crate::layout::{BOUND, Room, across, figure, is_narrow, lines, right, spanning, text_width};
 use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
     SiblingResult, TaskResult, VmResult,
@@ -16,6 +17,10 @@ use corun_model::counted;
 const VMS_SHOWN: usize = 16;
 /// Clients and channels shown in a table; the rest is in `--json`.
 const CLIENTS_SHOWN: usize = 16;
+/// VMs and clients that are shown by themselves.
+const SHOWN: [usize; 2] = [VMS_SHOWN, CLIENTS_SHOWN];
+/// Characters of a measure on a line of a narrow terminal.
+const MEASURE: usize = 18;
 /// Host tasks shown in a table; the rest is in `--json`.
 const TASKS_SHOWN: usize = 16;
 
@@ -65,6 +70,12 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         for more in left_out(comparison, case) {
             out += &format!("… and {more}: see --json\n");
         }
+        if kinds::any(&runs(comparison, case), SHOWN) {
+            out += &filled(
+                "VMs whose names differ in their number only are together: numbers are means over them; each VM: \
+                 --json or --csv.",
+            );
+        }
         if let Some(models) = kernels.get(at).filter(|models| !models.is_empty()) {
             out += &filled(models);
         }
@@ -90,10 +101,10 @@ pub(crate) fn kernels(comparison: &Comparison) -> Vec<String> {
 
 /// Which policies go into which table, as the widths of rows and names have it.
 fn columns(rows: &[Row], policies: &[&str], width: u16) -> Vec<Vec<usize>> {
-    let labels = [
-        Room::of(rows.iter().map(|row| &row.of)),
-        Room::of(rows.iter().map(|row| &row.measure)),
-    ];
+    let mut labels = vec![Room::of(rows.iter().map(|row| &row.measure))];
+    if !is_narrow(width) {
+        labels.push(Room::of(rows.iter().map(|row| &row.of)));
+    }
     let policy = |(at, name): (usize, &&str)| {
         let cells = rows.iter().map(|row| row.cell(at));
         Room::of(cells.chain([name.to_string()]))
@@ -102,9 +113,11 @@ fn columns(rows: &[Row], policies: &[&str], width: u16) -> Vec<Vec<usize>> {
     across(&labels, &policies, width)
 }
 
+/// The table of these columns; on narrow terminals hosts and VMs have lines of their own above their rows.
 fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table {
     let mut table = spanning(width);
-    let mut header = vec![Cell::new(""), Cell::new("")];
+    let above = is_narrow(width);
+    let mut header = vec![Cell::new(""); if above { 1 } else { 2 }];
     header.extend(columns.iter().map(|&at| right(policies[at])));
     table.set_header(header);
     // Whose rows these are is said in the first of those that are there.
@@ -116,11 +129,27 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
         if columns.iter().all(|&at| row.cells[at].0 == NOTHING) {
             continue;
         }
-        let mut cells = vec![Cell::new(std::mem::take(&mut of)), Cell::new(&row.measure)];
+        let of = std::mem::take(&mut of);
+        if above && !of.is_empty() {
+            table.add_row([of]);
+        }
+        let mut cells = match above {
+            true => vec![Cell::new(below(&row.measure))],
+            false => vec![Cell::new(of), Cell::new(&row.measure)],
+        };
         cells.extend(columns.iter().map(|&at| right(row.cell(at))));
         table.add_row(cells);
     }
     table
+}
+
+/// A measure below whose it is, a little to the right; a long one breaks before its unit.
+fn below(measure: &str) -> String {
+    let text = format!("{BOUND}{measure}");
+    match text.chars().count() > MEASURE {
+        true => text.replace(", ", &format!(",\n{BOUND}{BOUND}")),
+        false => text,
+    }
 }
 
 /// What the tables of a case do not show: `3 more VMs`.
@@ -128,15 +157,29 @@ pub(crate) fn left_out(comparison: &Comparison, case: &str) -> Vec<String> {
     let Some(run) = comparison.runs.iter().find(|run| run.case == case) else {
         return Vec::new();
     };
+    let tasks = tasks(comparison, run).len();
     let all = [
-        (run.vms.len(), VMS_SHOWN, "more VM"),
-        (tasks(comparison, run).len(), TASKS_SHOWN, "more task"),
-        (run.clients.len(), CLIENTS_SHOWN, "more client"),
+        (
+            kinds::beyond(&kinds::vms(run, VMS_SHOWN), VMS_SHOWN),
+            "more VM",
+        ),
+        (tasks.saturating_sub(TASKS_SHOWN), "more task"),
+        (
+            kinds::beyond(&kinds::clients(run, CLIENTS_SHOWN), CLIENTS_SHOWN),
+            "more client",
+        ),
     ];
     all.into_iter()
-        .filter(|(there, shown, _)| there > shown)
-        .map(|(there, shown, what)| counted(there - shown, what))
+        .filter(|(beyond, _)| *beyond > 0)
+        .map(|(beyond, what)| counted(beyond, what))
         .collect()
+}
+
+/// The runs of a case, policy by policy.
+fn runs<'a>(comparison: &'a Comparison, case: &str) -> Vec<Vec<&'a Run>> {
+    let policies = comparison.policies(case);
+    let of = |policy: &&str| comparison.of(case, policy);
+    policies.iter().map(of).collect()
 }
 
 /// The host tasks that tables tell of: what a scenario says. A recording has every thread of the host,
@@ -148,13 +191,11 @@ fn tasks<'a>(comparison: &Comparison, run: &'a Run) -> &'a [TaskResult] {
     }
 }
 
-/// All rows of a case.
+/// All rows of a case; of many VMs, one for those of a kind.
 pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
-    let runs: Vec<Vec<&Run>> = comparison
-        .policies(case)
-        .iter()
-        .map(|policy| comparison.of(case, policy))
-        .collect();
+    let all = runs(comparison, case);
+    let together = kinds::together(&all, SHOWN);
+    let runs = kinds::shown(together.as_ref(), &all);
     let mut rows = host_rows(&runs);
     let first = runs.first().and_then(|runs| runs.first());
     let vms = first.map_or(&[][..], |run| &run.vms[..]);

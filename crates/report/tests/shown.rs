@@ -5,11 +5,18 @@
 #![allow(clippy::unwrap_used)]
 
 use corun_report::detail::{Detail, Lane, Span, Timeline, Times, VmTimes};
-use corun_report::html::{About, page};
+use corun_report::html::{self, About};
 use corun_report::{
     ClientResult, Comparison, HostResult, Recognised, ReplayCheck, Run, SiblingResult, TaskResult,
     VmResult, json, schema, sentences, table,
 };
+
+/// The page, with plain spaces for those that bind numbers to their units.
+fn page(comparison: &Comparison, about: &About) -> String {
+    html::page(comparison, about)
+        .unwrap()
+        .replace('\u{a0}', " ")
+}
 
 fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> VmResult {
     VmResult {
@@ -196,7 +203,7 @@ fn each_case_has_the_policies_that_it_was_run_under() {
     let said = sentences(&compared);
     assert!(said[0].starts_with("2 VMs (8 vCPUs on 4 pCPUs): under fair, throughput is 1.12×"));
     assert!(said[1].starts_with("threads (8 vCPUs on 4 pCPUs): under cfs, vCPUs are stacked"));
-    let page = page(&compared, &About::default()).unwrap();
+    let page = page(&compared, &About::default());
     let bars = page.matches("<title>running 45.0 %</title>").count();
     assert_eq!(bars, 3, "one bar for each policy of a case");
     assert!(!page.contains("running 0 % "), "no bar without runs");
@@ -205,8 +212,8 @@ fn each_case_has_the_policies_that_it_was_run_under() {
 #[test]
 fn a_wide_terminal_has_more_policies_side_by_side() {
     let many = comparison(3, &[""], &["cfs", "a", "b", "c", "d", "e", "f"]);
-    let tables = |width| table::text(&many, width).matches("host ").count();
-    assert_eq!([60, 80, 120, 200].map(tables), [3, 3, 3, 1]);
+    let tables = |width| table::text(&many, width).matches(" stacked ").count();
+    assert_eq!([60, 80, 120, 200].map(tables), [6, 3, 3, 1]);
     for width in [60, 80, 120, 200] {
         let text = table::text(&many, width);
         let widest = text.lines().map(|line| line.chars().count()).max();
@@ -215,6 +222,25 @@ fn a_wide_terminal_has_more_policies_side_by_side() {
             assert!(text.contains(word), "{word} is broken at {width}:\n{text}");
         }
     }
+}
+
+#[test]
+fn a_narrow_terminal_has_vms_above_their_rows() {
+    let text = table::text(&comparison(3, &[""], &["cfs", "affinity", "balance"]), 60);
+    for line in [
+        " host\n",
+        "  stacked ",
+        " web\n",
+        "  throughput,",
+        "   rounds/s",
+        "  ready wait, p99 ",
+    ] {
+        assert!(text.contains(&format!("\n{line}")), "{line}:\n{text}");
+    }
+    assert!(
+        !text.contains("affinity   "),
+        "two policies side by side:\n{text}"
+    );
 }
 
 #[test]
@@ -236,15 +262,47 @@ fn charts_say_whom_they_leave_out() {
         let mut compared = comparison(1, &[""], &["cfs", "a"]);
         for run in &mut compared.runs {
             run.vms = (0..vms)
-                .map(|at| vm(&format!("vm{at}"), 1.0, 0.5, 0.2, None))
+                .map(|at| vm(&format!("vm{at}th"), 1.0, 0.5, 0.2, None))
                 .collect();
         }
-        page(&compared, &About::default()).unwrap()
+        page(&compared, &About::default())
     };
     assert!(!shown(12).contains("Charts show"));
     let many = shown(100);
     assert!(many.contains("Charts show the first 12 of 100 VMs."));
     assert!(many.contains("… and 84 more VMs: see --json."));
+}
+
+#[test]
+fn many_vms_of_a_kind_are_shown_together() {
+    let mut compared = comparison(1, &[""], &["cfs", "a"]);
+    let names = (1..=120).map(|at| (format!("web{at}"), f64::from(at)));
+    let names = names.chain((1..=40).map(|at| (format!("db{at}"), 3.0)));
+    let vms: Vec<VmResult> = names
+        .map(|(name, throughput)| vm(&name, throughput, 0.5, 0.2, None))
+        .collect();
+    for run in &mut compared.runs {
+        run.vms.clone_from(&vms);
+    }
+    let text = table::text(&compared, 100);
+    for said in [
+        "web1 … 120",
+        "60.5",
+        "db1 … 40",
+        "VMs whose names differ in their number only",
+    ] {
+        assert!(text.contains(said), "{said}:\n{text}");
+    }
+    assert!(!text.contains("more VM"), "{text}");
+    let drawn = page(&compared, &About::default());
+    for said in [
+        "<h4>db1 … 40 (40 VMs), rounds/s</h4>",
+        "are shown together",
+        "\"name\":\"web77\"",
+    ] {
+        assert!(drawn.contains(said), "{said}");
+    }
+    assert!(!drawn.contains("Charts show") && !drawn.contains("more VM"));
 }
 
 #[test]
@@ -341,7 +399,7 @@ fn host_tasks_of_scenarios_are_shown() {
     ] {
         assert!(text.contains(said), "{said}:\n{text}");
     }
-    let drawn = page(&compared, &About::default()).unwrap();
+    let drawn = page(&compared, &About::default());
     assert!(drawn.contains("qemu-15 (task)") && drawn.contains("2 more tasks"));
     // A recording has every thread of the host.
     compared.replay = Some(ReplayCheck::default());
@@ -369,8 +427,7 @@ fn the_page_needs_nothing_else_and_escapes_names() {
     let page = page(
         &comparison(3, &["1 VM", "2 VMs"], &["cfs", "affinity", "balance"]),
         &about,
-    )
-    .unwrap();
+    );
     for foreign in ["src=", "href=\"h", "http:", "@import", "url(", "fetch("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
@@ -390,11 +447,11 @@ fn the_page_needs_nothing_else_and_escapes_names() {
 fn the_page_says_when_a_policy_left_vms_alone() {
     let mut compared = comparison(1, &[""], &["balance", "jupiter"]);
     let heading = "When policies left VMs alone";
-    let never = page(&compared, &About::default()).unwrap();
+    let never = page(&compared, &About::default());
     assert!(!never.contains(heading));
     let run = compared.runs.last_mut().unwrap();
     run.detail.vms[0].left_alone = vec![(6_500_000_000, Some(7_600_000_000))];
-    let once = page(&compared, &About::default()).unwrap();
+    let once = page(&compared, &About::default());
     assert!(once.contains(heading));
     assert!(once.contains("<td>jupiter</td><th scope=\"row\">web</th>"));
     assert!(once.contains("<td>6.5 to 7.6 s</td>"));
@@ -404,7 +461,7 @@ fn the_page_says_when_a_policy_left_vms_alone() {
 fn an_empty_comparison_is_shown_as_such() {
     let empty = comparison(1, &[], &[]);
     assert_eq!(table::text(&empty, 80), "");
-    assert!(page(&empty, &About::default()).is_ok());
+    assert!(html::page(&empty, &About::default()).is_ok());
     assert!(json(&empty).unwrap().contains("\"runs\": []"));
 }
 

@@ -53,6 +53,10 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
     for policy in corun_policies::known() {
         let keys = Settings::all_keys(policy);
         if keys.is_empty() {
+            if table.has(policy.name) {
+                table.table(policy.name);
+                table.problem(policy.name, "this policy has nothing to set");
+            }
             continue;
         }
         let Some(table) = table.table(policy.name) else {

@@ -46,7 +46,7 @@ pub struct Args {
     input: PathBuf,
 
     /// Policies to try beside the host's own scheduler [default: all of corun's]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = runs::name)]
     policies: Vec<String>,
 
     /// The largest share of its vCPUs' time for which any VM may lack a pCPU, in percent, such as 10 or 2.5
@@ -138,8 +138,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             )));
         }
     };
+    // Before anything is read or replayed, which takes its time.
+    runs::policies(&chosen(args), None)?;
     let name = unread.name.clone();
-    let import = reading::read(unread, args.quiet)?;
+    let import = reading::read(unread, None, args.quiet)?;
     let mut notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     for note in &notes {
         output::note(&format!("{name}: {note}"));
@@ -279,16 +281,20 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     })
 }
 
+/// The policies that are named, if any.
+fn chosen(args: &Args) -> RunArgs {
+    RunArgs {
+        policies: args.policies.clone(),
+        ..RunArgs::default()
+    }
+}
+
 /// The policies to try, the own scheduler first, and those of which replays would say nothing.
 fn names(args: &Args, recorded: &Recorded<'_>) -> anyhow::Result<(Vec<String>, Vec<LeftOut>)> {
     let own = recorded.own;
-    let chosen = RunArgs {
-        policies: args.policies.clone(),
-        ..RunArgs::default()
-    };
     let all = corun_policies::all().iter();
     let all = all.map(|policy| policy.name.to_string()).collect();
-    let mut names = runs::policies(&chosen, Some(all))?;
+    let mut names = runs::policies(&chosen(args), Some(all))?;
     names.retain(|name| name != own);
     let mut left_out = Vec::new();
     names.retain(|name| {

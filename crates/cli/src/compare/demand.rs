@@ -2,8 +2,7 @@
 //! From what a scenario says that VMs do to the threads that do it.
 
 use super::rtapp;
-use super::schedulers::unknown;
-use corun_scenario::{Located, Problem, Problems, Thread, Vm, Workload, limits};
+use corun_scenario::{Located, Problem, Problems, Thread, Vm, Workload, limits, nearest};
 use corun_sim::guest::ThreadSpec;
 use corun_sim::workload::{NUMBER, Program, preset, preset_names};
 
@@ -87,6 +86,15 @@ pub fn threads(vm: &Vm) -> Result<Vec<ThreadSpec>, Problems> {
     problems.or_ok(all)
 }
 
+/// What may have been meant by an unknown workload, or all that there are: a hundred names would bury a guess.
+pub fn of_workloads(name: &str) -> String {
+    let all: Vec<&str> = preset_names().collect();
+    match nearest(name, all.iter().copied()) {
+        Some(guess) => format!("did you mean {guess:?}? `corun workloads` lists all"),
+        None => format!("accepted are {}", all.join(", ")),
+    }
+}
+
 fn of_workload(
     workload: &Workload,
     within: Option<&str>,
@@ -94,7 +102,10 @@ fn of_workload(
 ) -> Result<Vec<ThreadSpec>, Problems> {
     let name = &workload.preset;
     let Some(preset) = preset(&name.value) else {
-        return Err(unknown(Some(name), &preset_names().collect::<Vec<_>>()));
+        let hint = of_workloads(&name.value);
+        return Err(name
+            .problem(format!("found {:?}, {hint}", name.value))
+            .into());
     };
     let count = workload
         .threads

@@ -4,7 +4,7 @@
 pub mod beginnings;
 pub mod calibration;
 mod cgroups;
-mod demand;
+pub mod demand;
 mod disks;
 mod events;
 pub mod input;

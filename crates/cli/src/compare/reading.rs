@@ -10,15 +10,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Smaller files are read in a moment.
 const LARGE: u64 = 16 << 20;
 
-/// Reads a recording; on a terminal with a bar if it is large, unless `quiet`.
+/// Reads a recording; on a terminal with a bar if it is large, unless `quiet`. `besides` is what the command takes
+/// besides recordings, if anything, for whom gives something else.
 ///
 /// # Errors
 /// [`Invalid`] if it cannot be read or is none.
-pub fn read(recording: Unread, quiet: bool) -> anyhow::Result<Import> {
+pub fn read(recording: Unread, besides: Option<&str>, quiet: bool) -> anyhow::Result<Import> {
     let bar = bar(recording.bytes, quiet);
     let import = corun_recording::read_from(&recording.name, bar.wrap_read(recording.source));
     bar.finish_and_clear();
-    import.map_err(Invalid::error)
+    import.map_err(|error| match besides {
+        Some(besides) if error.is_something_else() => {
+            Invalid::error(format!("{error}; and {besides}"))
+        }
+        _ => Invalid::error(error),
+    })
 }
 
 fn bar(bytes: u64, quiet: bool) -> ProgressBar {
@@ -41,7 +47,10 @@ mod tests {
             bytes: 0,
             source: Box::new(&b"no recording\n"[..]),
         };
-        let said = read(unread, true).unwrap_err().to_string();
-        assert!(said.contains("host.corun"), "{said}");
+        let said = read(unread, Some("scenarios"), true)
+            .unwrap_err()
+            .to_string();
+        assert!(said.starts_with("host.corun: "), "{said}");
+        assert!(said.ends_with("; and scenarios"), "{said}");
     }
 }

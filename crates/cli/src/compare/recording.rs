@@ -55,6 +55,9 @@ struct Extreme {
     options: Options,
 }
 
+/// What is compared besides recordings.
+const SCENARIOS: &str = "scenarios (TOML, see docs/scenario.md)";
+
 /// Reads the recording and replays its demand under each policy.
 ///
 /// # Errors
@@ -66,7 +69,7 @@ pub fn compare(
 ) -> anyhow::Result<(Comparison, html::About)> {
     refuse_scenario_options(&args.runs)?;
     let name = unread.name.clone();
-    let import = reading::read(unread, args.runs.quiet)?;
+    let import = reading::read(unread, Some(SCENARIOS), args.runs.quiet)?;
     let mut notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     for note in &notes {
         output::note(&format!("{name}: {note}"));

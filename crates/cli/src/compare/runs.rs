@@ -23,8 +23,9 @@ use std::thread;
 #[derive(clap::Args, Default)]
 pub struct RunArgs {
     /// Policies to compare, the reference first [default: the scenario's, else
-    /// cfs,affinity,balance]; `corun policies` lists them
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    /// cfs,affinity,balance]; `corun policies` lists them. cfs is that of Linux 2.6.33 unless the scenario or
+    /// `--set scheduler.cfs.preset=…` says otherwise; eevdf is today's
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = name)]
     pub policies: Vec<String>,
 
     /// Run only this case of the scenario; may be repeated
@@ -54,6 +55,14 @@ pub struct RunArgs {
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// A name in a list, which may have blanks around it.
+pub fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("expected names with commas between them, such as cfs,balance".to_string()),
+        name => Ok(name.to_string()),
+    }
 }
 
 /// A seed, or all from one to another.

@@ -35,7 +35,7 @@ const MODELS: [PolicyInfo; 13] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
-        source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
+        source: "Linux 2.6.33 (unless scheduler.cfs.preset names a later one) to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
         parameters: Vec::new,
     },
     PolicyInfo {
@@ -112,9 +112,9 @@ const MODELS: [PolicyInfo; 13] = [
     },
 ];
 
-/// Everything that can be compared: models of host schedulers, then corun's policies.
+/// Everything that can be compared: models of host schedulers, then corun's policies, examples last.
 pub fn policies() -> Vec<PolicyInfo> {
-    let ours = corun_policies::all().iter().map(|policy| PolicyInfo {
+    let ours = corun_policies::known().map(|policy| PolicyInfo {
         name: policy.name,
         summary: policy.summary,
         source: policy.source,
@@ -135,9 +135,28 @@ pub fn known_policy(name: &str) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!(
             "unknown policy {name:?}, {}",
-            or_nearest(name, &known)
+            accepted(name, &known)
         )),
     }
+}
+
+/// What may have been meant by the policy `name`, and all that are accepted: of the examples it is said that they
+/// are some.
+pub fn accepted(name: &str, known: &[&str]) -> String {
+    let is_example = |name: &&&str| {
+        let published = corun_policies::all()
+            .iter()
+            .any(|policy| policy.name == **name);
+        !published && corun_policies::find(name).is_some()
+    };
+    let all = or_nearest(name, known);
+    let examples = known.iter().filter(is_example);
+    examples.fold(all, |all, example| {
+        all.replace(
+            &format!(", {example}"),
+            &format!(", and {example}, the example of docs/write-a-policy.md"),
+        )
+    })
 }
 
 /// The policy that a real host can run under.
@@ -147,7 +166,7 @@ pub fn known_policy(name: &str) -> Result<(), String> {
 pub fn known_host_policy(name: &str) -> Result<&'static corun_policies::PolicyInfo, String> {
     let known: Vec<&str> = corun_policies::known().map(|policy| policy.name).collect();
     corun_policies::find(name)
-        .ok_or_else(|| format!("unknown policy {name:?}, {}", or_nearest(name, &known)))
+        .ok_or_else(|| format!("unknown policy {name:?}, {}", accepted(name, &known)))
 }
 
 /// A host under `policy`, with `load` to carry, in the run with `seed`.

@@ -147,7 +147,11 @@ pub fn select<'a>(all: &'a [Said], wanted: &[String]) -> anyhow::Result<Vec<&'a 
     let ids = || all.iter().map(|claim| claim.id.as_str());
     for pattern in wanted {
         if !ids().any(|id| matches(pattern, id)) {
-            let guess = nearest(pattern, ids());
+            let group = format!("{}.*", pattern.trim_end_matches(['.', '*']));
+            let guess = match ids().any(|id| matches(&group, id)) {
+                true => Some(group.as_str()),
+                false => nearest(pattern, ids()),
+            };
             let guess = guess.map_or(String::new(), |guess| format!(", did you mean {guess:?}?"));
             return Err(Invalid::error(format!(
                 "CLAIM {pattern:?}: there is no such claim{guess} (known are those of \

@@ -15,6 +15,8 @@ const TAKEN: [(&str, &str); 4] = [
     ("run.policies", "--policies"),
     ("case", "--case"),
 ];
+/// Keys that are for readers only.
+const FOR_READERS: [&str; 2] = ["title", "source"];
 /// Sections whose tables have names.
 const NAMED: [&str; 2] = ["vm", "task"];
 
@@ -32,6 +34,9 @@ pub fn check(key: &str, file: &str, text: &str) -> anyhow::Result<()> {
     }
     if key.trim().is_empty() || key.contains('=') {
         return refuse("expected a key such as host.costs.switch; values go with --values".into());
+    }
+    if FOR_READERS.contains(&key) {
+        return refuse("this is for readers, no result depends on it".into());
     }
     let document = tree::parse(file, text).map_err(Invalid::error)?;
     let mut parts = key.splitn(3, '.');

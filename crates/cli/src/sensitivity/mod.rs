@@ -174,6 +174,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         points,
     };
     result.measure(args.measure, args.vm.as_deref());
+    if let Some(note) = result.unseen() {
+        output::note(&note);
+        notes.push(note);
+        result.notes.clone_from(&notes);
+    }
     let about = html::About {
         command: provenance::this(),
         next: Vec::new(),

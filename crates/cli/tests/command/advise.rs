@@ -61,6 +61,8 @@ fn the_page_has_the_json_and_what_it_says_in_words() {
     let args = [&FEW[..], &args, &[file.to_str().unwrap()]].concat();
     let json = common::json(advise(&args));
     let page = std::fs::read_to_string(&file).unwrap();
+    // Numbers are bound to their units.
+    let page = page.replace('\u{a0}', " ");
     let (_, rest) = page.split_once("id=\"results\">").unwrap();
     let (embedded, _) = rest.split_once("</script>").unwrap();
     assert_eq!(serde_json::from_str::<Value>(embedded).unwrap(), json);

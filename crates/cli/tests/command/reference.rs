@@ -150,6 +150,13 @@ fn parameters_can_be_filtered_and_read_by_programs() {
     assert!(widest <= Some(80));
     let error = refused(corun(&["parameters", "no such thing"]));
     assert!(error.contains("no parameter has this"), "{error}");
+    for (near, meant) in [("host.cots", "host.costs"), ("swich", "switch")] {
+        let error = refused(corun(&["parameters", near]));
+        assert!(
+            error.contains(&format!("did you mean {meant:?}? ")),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -348,6 +348,13 @@ fn mistakes_are_told_with_their_place() {
         message.contains("did you mean \"balance.table1.2vm\"?"),
         "{message}"
     );
+    for group in ["balance.table1", "balance.table1."] {
+        let message = refused(&[group]);
+        assert!(
+            message.contains("did you mean \"balance.table1.*\"?"),
+            "{message}"
+        );
+    }
     assert!(refused(&["x*"]).contains("CLAIM \"x*\": there is no such claim"));
     let wrong = |name: &str, from: &str, to: &str| {
         let dir = place(name, &CHECKS.replacen(from, to, 1));

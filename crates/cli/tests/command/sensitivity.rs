@@ -199,6 +199,11 @@ fn what_is_wrong_with_the_command_line() {
             "corun: --param run.seeds: this is what --seeds is for\n",
         ),
         (
+            "title",
+            vec!["--values", "x,y"],
+            "corun: --param title: this is for readers, no result depends on it\n",
+        ),
+        (
             "host.hz",
             vec!["--range", "200..100"],
             "corun: --range 200..100: 200 is not below 100: the smaller end comes first\n",
@@ -315,4 +320,40 @@ fn csv_has_what_the_json_has() {
         error.starts_with("corun: --csv host.toml: this would overwrite"),
         "{error}"
     );
+}
+
+#[test]
+fn measures_of_what_nobody_does_are_said_instead_of_shown() {
+    let place = common::Place::with("sensitivity-unseen", "host.toml", &locks("lock"));
+    let line = [
+        "sensitivity",
+        "host.toml",
+        "--param",
+        "host.costs.switch",
+        "--values",
+        "1us,2us",
+    ];
+    let more = ["--measure", "lock-wait-p99", "--duration", "100ms", "-q"];
+    let line = [&line[..], &more].concat();
+    let (code, text, told) = common::left(place.corun(&line));
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains("nothing to show of b: nobody waited for a spin lock"),
+        "{told}"
+    );
+    assert!(text.contains("\na: ") && !text.contains("\nb: "), "{text}");
+    place.write("host.toml", locks("mutex"));
+    let (code, text, told) = common::left(place.corun(&line));
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("so there is nothing to show"), "{told}");
+    assert_eq!(text, "host.costs.switch\n\nNothing to show.\n");
+}
+
+/// A VM with a lock of this kind, and one without.
+fn locks(kind: &str) -> String {
+    format!(
+        "[host]\npcpus = 2\n[run]\nwarm_up = \"10ms\"\npolicies = [\"cfs\"]\n[vm.a]\nvcpus = 2\n[[vm.a.thread]]\n\
+         count = 2\nprogram = \"loop {{ {kind} l {{ compute 20us }}; count 1 rounds }}\"\n[vm.b]\nvcpus = 1\n\
+         workload = \"cpu\"\n"
+    )
 }

@@ -11,7 +11,7 @@ pub(crate) struct Foreign {
 const EXPORT: &str = "export ftrace, trace-cmd or perf text instead";
 
 /// Beginnings that no text recording has.
-const MAGIC: [(&[u8], &str, &str); 12] = [
+const MAGIC: [(&[u8], &str, &str); 13] = [
     (
         b"\x17\x08\x44tracing",
         "a trace-cmd data file (trace.dat)",
@@ -26,6 +26,11 @@ const MAGIC: [(&[u8], &str, &str); 12] = [
         b"2ELIFREP",
         "a perf data file (perf.data) of the other byte order",
         "convert it with `perf script -i FILE > recording.txt`",
+    ),
+    (
+        b"CORUNLK1",
+        "a lockstep recording (of `corun host --record`)",
+        "`corun lockstep FILE` replays it; here goes what `corun record` makes",
     ),
     (b"\x7fELF", "an ELF program or library", "give a recording"),
     (
@@ -101,6 +106,8 @@ mod tests {
         assert!(name.contains("trace.dat") && remedy.contains("trace-cmd report"));
         let (name, remedy) = what(b"PERFILE2\x68").unwrap();
         assert!(name.contains("perf.data") && remedy.contains("perf script"));
+        let (name, remedy) = what(b"CORUNLK1\x01\0\0\0").unwrap();
+        assert!(name.contains("lockstep") && remedy.contains("corun lockstep FILE"));
         assert!(what(b"\x7fELF\x02").unwrap().0.contains("ELF"));
         assert!(what(b"\n {\"a\": 1}").unwrap().0.contains("JSON"));
         assert!(what(b"\x0a\x05\0\0").unwrap().0.contains("binary"));

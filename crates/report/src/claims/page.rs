@@ -2,7 +2,7 @@
 //! The scoreboard as one page that needs nothing else, in the style of the comparison's report.
 
 use super::{Claim, Scoreboard, Status};
-use crate::html::About;
+use crate::html::{About, bound};
 use askama::Template;
 
 #[derive(Template)]
@@ -41,5 +41,5 @@ pub fn page(board: &Scoreboard, about: &About) -> askama::Result<String> {
         sums: board.sums(),
         systems: systems.collect(),
     };
-    page.render()
+    Ok(bound(&page.render()?))
 }

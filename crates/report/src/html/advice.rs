@@ -4,7 +4,7 @@
 //! a comparison shows them.
 
 use super::bars::{self, Bar};
-use super::{About, CasePart, SCRIPT, Script, UPLOT, Uplot, embedded, part};
+use super::{About, CasePart, SCRIPT, Script, UPLOT, Uplot, bound, embedded, part};
 use crate::advice::{Advice, Overcommit, PolicyAdvice, Range, Replayed, Verdict, VmRanking};
 use crate::format::{amount, micros, percent};
 use crate::html::plots::QUANTILES;
@@ -148,7 +148,7 @@ pub fn page(
         quantiles: QUANTILES,
         case,
     };
-    page.render()
+    Ok(bound(&page.render()?))
 }
 
 /// The host's own scheduler, what it is set beside, and the best of the others, in the ranking's order.

@@ -4,12 +4,15 @@
 
 use crate::advice::Range;
 use crate::format::{amount, micros, percent, ratio};
+use crate::kinds;
 use crate::results::{Run, VmResult};
 use crate::summary::Spread;
 use corun_model::counted;
 
 /// VMs and clients shown in charts; the table shows more, `--json` all.
 pub(super) const CHARTED: usize = 12;
+/// VMs and clients that are charted by themselves.
+pub(super) const ALONE: [usize; 2] = [CHARTED; 2];
 
 /// Bars of one VM, or another subject, under every policy.
 pub(super) struct Group {
@@ -62,10 +65,14 @@ pub(super) fn left_out(runs: &[Vec<&Run>]) -> String {
     let Some(run) = runs.first().and_then(|runs| runs.first()) else {
         return String::new();
     };
-    let of = |all: usize, what: &str| {
-        (all > CHARTED).then(|| format!("the first {CHARTED} of {}", counted(all, what)))
+    let of = |kinds: &[kinds::Kind], all: usize, what: &str| {
+        let beyond = kinds::beyond(kinds, CHARTED);
+        (beyond > 0).then(|| format!("the first {} of {}", all - beyond, counted(all, what)))
     };
-    let parts = [of(run.vms.len(), "VM"), of(run.clients.len(), "client")];
+    let parts = [
+        of(&kinds::vms(run, CHARTED), run.vms.len(), "VM"),
+        of(&kinds::clients(run, CHARTED), run.clients.len(), "client"),
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     match parts.is_empty() {
         true => String::new(),

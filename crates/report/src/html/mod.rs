@@ -9,17 +9,20 @@
 
 pub(crate) mod advice;
 mod bars;
+mod bound;
 mod off;
 mod plots;
 mod timelines;
 
 use crate::format::amount;
+use crate::kinds;
 use crate::replay;
 use crate::results::{Comparison, Run};
 use crate::summary;
 use crate::table::{self, Row};
 use askama::Template;
 use bars::{Figure, Group};
+pub(crate) use bound::bound;
 use corun_model::counted;
 use plots::{Plots, QUANTILES};
 use serde::Serialize;
@@ -90,6 +93,8 @@ struct CasePart<'a> {
     policies: Vec<&'a str>,
     times: Vec<Group>,
     figures: Vec<Figure>,
+    /// Are VMs or clients shown together?
+    together: bool,
     /// Which VMs and clients charts leave out; empty if none.
     uncharted: String,
     plots: Vec<Plots>,
@@ -146,7 +151,7 @@ pub fn page(comparison: &Comparison, about: &About) -> askama::Result<String> {
         quantiles: QUANTILES,
         cases,
     };
-    page.render()
+    Ok(bound(&page.render()?))
 }
 
 /// JSON that no HTML parser takes for the end of its element.
@@ -166,14 +171,17 @@ fn part<'a>(
         .iter()
         .map(|policy| comparison.of(case, policy))
         .collect();
+    let together = kinds::together(&runs, bars::ALONE);
+    let charted = kinds::shown(together.as_ref(), &runs);
     CasePart {
         name: case,
         setting: setting(&runs),
         kernels: summary::kernels(runs.iter().flatten().copied()),
-        times: bars::times(&policies, &runs),
-        figures: bars::figures(&policies, &runs),
+        times: bars::times(&policies, &charted),
+        figures: bars::figures(&policies, &charted),
+        together: together.is_some(),
         uncharted: bars::left_out(&runs),
-        plots: plots::plots(&policies, &runs, plots),
+        plots: plots::plots(&policies, &charted, plots),
         timelines: timelines::timelines(&runs, comparison.replay.is_some(), timelines),
         off: off::off(&runs),
         rows: table::rows(comparison, case),

@@ -3,11 +3,15 @@
 
 use crate::detail::{Lane, Span, Timeline};
 use crate::format::{count, micros, percent};
+use crate::kinds;
 use crate::results::Run;
 use serde::Serialize;
 
 /// vCPUs in the table; the picture has all.
 const VCPUS_SHOWN: usize = 32;
+
+/// VMs with a colour and an entry in the legend each; those of a kind share them where there are more.
+const COLOURED: usize = 16;
 
 /// A run's timeline as the script reads it.
 #[derive(Serialize)]
@@ -17,6 +21,7 @@ pub(super) struct Drawn {
     from: u64,
     until: u64,
     pcpus: u32,
+    /// VMs, or kinds of them.
     vms: Vec<String>,
     lanes: Vec<DrawnLane>,
 }
@@ -40,6 +45,8 @@ pub(super) struct Timelines {
     /// Per policy: what is on it, vCPU by vCPU.
     pub(super) tables: Vec<TimelineTable>,
     pub(super) drawn: Vec<Drawn>,
+    /// Do VMs of a kind have one colour?
+    pub(super) together: bool,
 }
 
 /// What is on a timeline.
@@ -76,22 +83,28 @@ pub(super) fn timelines(runs: &[Vec<&Run>], replay: bool, next: &mut usize) -> O
         },
         tables: watched.iter().map(|(run, it)| table(run, it)).collect(),
         drawn: watched.iter().map(|(run, it)| drawn(run, it)).collect(),
+        together: kinds::any(runs, [COLOURED, usize::MAX]),
     })
 }
 
 fn drawn(run: &Run, timeline: &Timeline) -> Drawn {
+    let kinds = kinds::vms(run, COLOURED);
+    let mut kind_of = vec![0; run.vms.len()];
+    for (at, kind) in kinds.iter().enumerate() {
+        kind.members.iter().for_each(|&vm| kind_of[vm] = at);
+    }
     Drawn {
         policy: run.policy.clone(),
         from: timeline.from,
         until: timeline.until,
         pcpus: timeline.pcpus,
-        vms: run.vms.iter().map(|vm| vm.name.clone()).collect(),
+        vms: kinds.into_iter().map(|kind| kind.name).collect(),
         lanes: timeline
             .lanes
             .iter()
             .map(|lane| DrawnLane {
                 name: lane.name.clone(),
-                vm: lane.vm,
+                vm: lane.vm.and_then(|vm| kind_of.get(vm).copied()),
                 spans: differences(timeline.from, &lane.spans),
             })
             .collect(),

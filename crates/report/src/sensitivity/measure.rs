@@ -137,6 +137,20 @@ impl Measure {
         found.map_or("", |(.., says)| says)
     }
 
+    /// Why it may have nothing to show.
+    pub(super) fn lacks(self) -> Option<&'static str> {
+        match self {
+            Self::LockWaitMean | Self::LockWaitP99 => Some(
+                "nobody waited for a spin lock (a `lock` of a program or workload; a `mutex` is none)",
+            ),
+            Self::ReadyWaitP50 | Self::ReadyWaitP99 => Some("no vCPU waited for a pCPU"),
+            Self::ResponseP50 | Self::ResponseP99 => Some("no reply came"),
+            Self::Fairness => Some("no VM wanted a pCPU"),
+            Self::RelativeThroughput => Some("nothing was counted under the first policy"),
+            _ => None,
+        }
+    }
+
     /// Is it of each client, a program outside the host or a channel between VMs?
     pub fn is_of_clients(self) -> bool {
         matches!(self, Self::ResponseP50 | Self::ResponseP99)

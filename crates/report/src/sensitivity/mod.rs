@@ -116,6 +116,13 @@ fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
     )
 }
 
+/// Has any of the lines a result?
+fn is_seen(lines: &[Line]) -> bool {
+    lines
+        .iter()
+        .any(|line| line.results.iter().any(Option::is_some))
+}
+
 /// Unit of multiples.
 const TIMES: &str = "×";
 
@@ -232,10 +239,40 @@ impl Sensitivity {
         }
     }
 
-    /// The lines by case and VM, in order.
+    /// The lines by case and VM, in order; without those that have nothing to show.
     fn groups(&self) -> Vec<&[Line]> {
+        self.all_groups().filter(|lines| is_seen(lines)).collect()
+    }
+
+    fn all_groups(&self) -> impl Iterator<Item = &[Line]> {
         let same = |a: &Line, b: &Line| a.case == b.case && a.of == b.of;
-        self.lines.chunk_by(same).collect()
+        self.lines.chunk_by(same)
+    }
+
+    /// Of whom there is nothing to show, whatever the value and the policy, for people to know.
+    pub fn unseen(&self) -> Option<String> {
+        let (seen, unseen): (Vec<_>, Vec<_>) = self.all_groups().partition(|lines| is_seen(lines));
+        let why = self.measure.lacks()?;
+        let name = |lines: &&[Line]| {
+            let first = lines.first()?;
+            Some(match first.case.as_str() {
+                "" => first.of.clone(),
+                case => format!("{case}: {}", first.of),
+            })
+        };
+        let names: Vec<String> = unseen.iter().filter_map(name).collect();
+        match (seen.is_empty(), &names[..]) {
+            (_, []) => None,
+            (true, _) => Some(format!("--measure: {why}, so there is nothing to show")),
+            (false, [first, .., last]) if names.len() > 3 => Some(format!(
+                "--measure: nothing to show of {first} … {last} ({}): {why} there",
+                names.len()
+            )),
+            (false, few) => Some(format!(
+                "--measure: nothing to show of {}: {why} there",
+                few.join(", ")
+            )),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::chart::{BOTTOM, Chart, HEIGHT, LEFT, RIGHT, WIDTH, chart};
 use super::{Line, Sensitivity, TIMES, text};
-use crate::html::About;
+use crate::html::{About, bound};
 use askama::Template;
 
 /// VMs shown; `--json` has all.
@@ -76,7 +76,7 @@ pub fn page(sensitivity: &Sensitivity, about: &About) -> askama::Result<String> 
             bottom: BOTTOM,
         },
     };
-    page.render()
+    Ok(bound(&page.render()?))
 }
 
 fn group<'a>(sensitivity: &'a Sensitivity, lines: &'a [Line]) -> Group<'a> {

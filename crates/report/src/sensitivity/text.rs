@@ -18,6 +18,9 @@ const NOTHING: &str = "–";
 pub fn text(sensitivity: &Sensitivity, width: u16) -> String {
     let mut out = format!("{}\n", sensitivity.parameter);
     let groups = sensitivity.groups();
+    if groups.is_empty() {
+        return out + "\nNothing to show.\n";
+    }
     for group in groups.iter().take(SHOWN) {
         out += &format!(
             "\n{}\n",

@@ -81,7 +81,17 @@ fn what_is_wrong_with_the_scenario() {
         (
             "\"cpu\"",
             "\"cpo\"",
-            "host.toml:16: vm.b.workload: found \"cpo\", did you mean \"cpu\"? ",
+            "host.toml:16: vm.b.workload: found \"cpo\", did you mean \"cpu\"? `corun workloads` lists all\n",
+        ),
+        (
+            "\"cpu\"",
+            "\"zzz\"",
+            "host.toml:16: vm.b.workload: found \"zzz\", accepted are cpu, independent, ",
+        ),
+        (
+            "[vm.a]",
+            "[policy.balance]\nslice = \"1ms\"\n[vm.a]",
+            "host.toml:9: policy.balance: this policy has nothing to set\n",
         ),
         (
             "compute 100us ±50%",
@@ -113,6 +123,59 @@ fn what_is_wrong_with_the_scenario() {
         let error = place.refused(&["compare", "host.toml", "--quiet"]);
         assert!(error.starts_with(&format!("corun: {expected}")), "{error}");
     }
+}
+
+#[test]
+fn names_of_policies_may_have_blanks_around_them() {
+    let place = place("blanks");
+    let args = ["compare", "host.toml", "--seed", "1", "-q", "--policies"];
+    let text = place.prints(&[&args[..], &["cfs, eevdf "]].concat());
+    assert!(text.contains("eevdf"), "{text}");
+    let error = place.refused(&[&args[..], &["cfs,"]].concat());
+    assert!(
+        error.contains("expected names with commas between them"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_neither_a_scenario_nor_a_recording() {
+    let place = Place::with("neither", "diary", "Dear diary,\n");
+    place.write("kernel.lockstep", b"CORUNLK1\x01\0\0\0");
+    let diary = place.refused(&["compare", "diary"]);
+    assert!(diary.contains("accepted are recordings by"), "{diary}");
+    assert!(
+        diary.ends_with("; and scenarios (TOML, see docs/scenario.md)\n"),
+        "{diary}"
+    );
+    let lockstep = place.refused(&["compare", "kernel.lockstep"]);
+    assert!(
+        lockstep.contains("`corun lockstep FILE` replays it"),
+        "{lockstep}"
+    );
+    let advised = place.refused(&["advise", "diary"]);
+    assert!(!advised.contains("scenario"), "{advised}");
+}
+
+#[test]
+fn the_example_of_a_policy_is_named_as_one() {
+    let place = place("example-policy");
+    let example = "microsliced, and calm, the example of docs/write-a-policy.md\n";
+    for args in [
+        &["compare", "host.toml", "--policies", "zzz"][..],
+        &["compare", "host.toml", "--policies", "clam"],
+        &["host", "--policy", "zzz"],
+        &["policies", "zzz"],
+    ] {
+        let error = place.refused(args);
+        assert!(error.ends_with(example), "{error}");
+    }
+    let shown = place.prints(&["policies", "calm"]);
+    assert!(
+        shown.contains("the worked example of docs/write-a-policy.md"),
+        "{shown}"
+    );
+    assert!(place.prints(&["policies"]).contains("\ncalm  "));
 }
 
 #[test]

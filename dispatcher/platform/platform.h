@@ -385,7 +385,7 @@ static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 		r->fresh = shared(t->fresh);
 		r->vm = shared(t->vm);
 		r->member = shared(t->member);
-		r->urgent_since = shared(t->urgent_since);
+		r->urgent_at = shared(t->urgent_at);
 		r->awaited = shared(t->awaited);
 	}
 	r->vtime = queued_vtime(p);

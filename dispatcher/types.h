@@ -212,6 +212,7 @@ struct task_ctx {
 	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
 	u64 owed;	   /* enqueue.h: what it was owed when it woke last, ns of vtime, */
 	u64 owed_from;	   /* and its sum.ready then */
+	u64 beyond;	   /* vm.h: BEYOND*: its VM has found no slot; 0: it has, or is none */
 };
 
 /* What the policy wants for a task; written by the control loop only. */

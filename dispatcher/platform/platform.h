@@ -309,8 +309,8 @@ static inline u32 count_in(struct vm_ctx *vm, u32 id)
 }
 
 /*
- * Frees the slot of VM `id` if it counts no vCPU; false: one has appeared, or the slot is free
- * already.
+ * Frees the slot of VM `id` if it counts no vCPU, and counts it in vms_ended; false: one has
+ * appeared, or the slot is free already.
  */
 static inline bool free_slot(struct vm_ctx *vm, u32 id)
 {

@@ -102,6 +102,7 @@ pub struct TaskCtx {
     pub parked_since: u64,
     pub owed: u64,
     pub owed_from: u64,
+    pub beyond: u64,
 }
 
 /// `struct group_ctx`: which tasks of a cgroup want to run, and what is left of its quota.

@@ -38,7 +38,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         allot_end allot_run woken_at wakers held_since held_until reserved group
         group_weight parked_for rest hold_no released awaited
         parked_active parked_weight due parked_since owed
-        owed_from
+        owed_from beyond
     }
     same! { TaskCounters = task_counters:
         run ready wait switches wakeups migrations depleted preempted late held kept

@@ -10,7 +10,7 @@ use crate::host::HostError;
 use crate::outside::{Numbers, task_seen};
 use crate::vcpu_weight::Weights;
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{cgroup, cookies, machine, preflight, smt};
+use crate::{cgroup, cookies, inventory, machine, preflight, smt};
 use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::weighing::Weighing;
@@ -168,6 +168,7 @@ impl Observer {
         options: &mut ObserveOptions,
     ) -> io::Result<()> {
         let mut notes = self.policy.status().notes;
+        notes.extend(inventory::left_out(now.vms.iter().map(|vm| &vm.machine)));
         if self.plan.pcpus.iter().any(|pcpu| pcpu.cookies) {
             notes.extend(cookies::note(self.unknown_cookies));
         }

@@ -12,7 +12,7 @@ use libbpf_rs::{
 };
 use libbpf_rs::{PrintLevel, ProgramInput};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
@@ -138,7 +138,9 @@ pub(crate) struct Traced {
     heirs: MapHandle,
     books: WatchedIo,
     watched: BTreeMap<u32, Watched>,
-    free: Vec<usize>,
+    /// Slots for others, the one that is free for longest first: a request that began as its thread was let go, or ends
+    /// now, goes to a book that nobody reads rather than to that of another thread.
+    free: VecDeque<usize>,
     /// What the kernel tells beside requests.
     extras: &'static [&'static str],
     awake: Awake,
@@ -249,7 +251,7 @@ fn start(
         heirs,
         books,
         watched: BTreeMap::new(),
-        free: (0..MOST).rev().collect(),
+        free: (0..MOST).collect(),
         extras,
         awake,
     };
@@ -298,7 +300,7 @@ impl Traced {
     pub(crate) fn watch(&mut self, key: &ThreadKey) -> io::Result<()> {
         let slot = self
             .free
-            .pop()
+            .pop_front()
             .ok_or_else(|| io::Error::other(format!("{MOST} threads are watched already")))?;
         let book = self.books.get(slot);
         for zero in [&book.busy, &book.since] {
@@ -313,7 +315,7 @@ impl Traced {
         book.vcpu.store(vcpu, Ordering::Release);
         let (tid, value) = (key.tid.to_ne_bytes(), (slot as u32).to_ne_bytes());
         if let Err(error) = self.index.update(&tid, &value, MapFlags::ANY) {
-            self.free.push(slot);
+            self.free.push_back(slot);
             return Err(io::Error::other(error));
         }
         self.watched.insert(key.tid, Watched { slot, told: 0 });
@@ -325,7 +327,7 @@ impl Traced {
             // It can only fail because it is not there.
             let _ = self.index.delete(&tid.to_ne_bytes());
             self.books.get(watched.slot).tid.store(0, Ordering::Relaxed);
-            self.free.push(watched.slot);
+            self.free.push_back(watched.slot);
         }
     }
 
@@ -388,6 +390,7 @@ impl Traced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::os::unix::fs::OpenOptionsExt;
 
     #[test]
@@ -436,6 +439,22 @@ mod tests {
         }
         let book = traced.books.get(traced.watched[&tid].slot);
         assert_eq!(book.under_way.load(Ordering::Acquire), 0);
+    }
+
+    /// Where BPF may look. A request that is under way as its thread is let go has the number of that slot.
+    #[test]
+    fn a_slot_is_not_the_next_one_again() {
+        let Ok((mut traced, _sightings)) = trace(&MigraterParams::default()) else {
+            return; // not allowed here
+        };
+        let (tgid, tid, start) = (std::process::id(), std::process::id(), 0);
+        let mut slots = BTreeSet::new();
+        for _ in 0..MOST {
+            traced.watch(&ThreadKey { tgid, tid, start }).unwrap();
+            slots.insert(traced.watched[&tid].slot);
+            traced.unwatch(tid);
+        }
+        assert_eq!(slots.len(), MOST);
     }
 
     const BLOCK: usize = 4096;

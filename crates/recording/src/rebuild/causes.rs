@@ -2,8 +2,8 @@
 //! What wake-ups meant, decided once every task's role is known: what woke a task, and after how much work.
 
 use super::track::{By, RawBurst, Track};
+use crate::event::Context;
 use crate::model::{Burst, Role, WakeCause, Wakers};
-use crate::text::Context;
 use corun_model::{TaskId, VmId};
 
 /// What tells causes apart.

@@ -73,6 +73,18 @@ struct WatchedIo(*const Book);
 // SAFETY: the mapping is shared memory of atomics, and stays as long as the process.
 unsafe impl Send for WatchedIo {}
 
+impl WatchedIo {
+    fn map(map: &MapHandle) -> io::Result<Self> {
+        Ok(Self(mapped(map, MOST * size_of::<Book>())?))
+    }
+
+    fn get(&self, slot: usize) -> &Book {
+        debug_assert!(slot < MOST);
+        // SAFETY: slots are below MOST, and the mapping has room for so many.
+        unsafe { &*self.0.add(slot.min(MOST - 1)) }
+    }
+}
+
 /// A map of `length` bytes, mapped.
 fn mapped<T>(map: &MapHandle, length: usize) -> io::Result<*const T> {
     // SAFETY: a new mapping of a descriptor of ours; nothing of ours is replaced.
@@ -108,18 +120,6 @@ impl Awake {
         // SAFETY: `at` is below what the mapping has room for.
         let since = unsafe { &*self.0.add(at) };
         Some(since.load(Ordering::Acquire))
-    }
-}
-
-impl WatchedIo {
-    fn map(map: &MapHandle) -> io::Result<Self> {
-        Ok(Self(mapped(map, MOST * size_of::<Book>())?))
-    }
-
-    fn get(&self, slot: usize) -> &Book {
-        debug_assert!(slot < MOST);
-        // SAFETY: slots are below MOST, and the mapping has room for so many.
-        unsafe { &*self.0.add(slot.min(MOST - 1)) }
     }
 }
 
@@ -217,6 +217,7 @@ fn set_constants(constants: &mut [u8], window: Nanos, enough: Nanos) {
     }
 }
 
+/// Has the programs run from now on, and maps what they write.
 fn start(
     object: Object,
     extras: &'static [&'static str],
@@ -232,16 +233,7 @@ fn start(
         let missing = || libbpf_rs::Error::from(io::Error::other(format!("no map {name}")));
         MapHandle::try_from(&found.ok_or_else(missing)?)
     };
-    let seen = Rc::new(RefCell::new(Vec::new()));
-    let ring = {
-        let (sightings, seen) = (map("sightings")?, Rc::clone(&seen));
-        let mut builder = RingBufferBuilder::new();
-        builder.add(&sightings, move |bytes| {
-            seen.borrow_mut().extend(sighting(bytes));
-            0
-        })?;
-        builder.build()?
-    };
+    let sightings = Sightings::of(&map("sightings")?)?;
     let (books, index) = (WatchedIo::map(&map("books")?)?, map("watched")?);
     let (heirs, awake) = (map("heirs")?, Awake::map(&map("awake")?)?);
     let traced = Traced {
@@ -255,7 +247,7 @@ fn start(
         extras,
         awake,
     };
-    Ok((traced, Sightings { ring, seen }))
+    Ok((traced, sightings))
 }
 
 /// `struct sighting`.
@@ -288,6 +280,19 @@ fn heir(tid: u32, bytes: &[u8]) -> Option<Sighting> {
 }
 
 impl Sightings {
+    /// From this ring.
+    fn of(map: &MapHandle) -> libbpf_rs::Result<Self> {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut builder = RingBufferBuilder::new();
+        let taken = Rc::clone(&seen);
+        builder.add(map, move |bytes| {
+            taken.borrow_mut().extend(sighting(bytes));
+            0
+        })?;
+        let ring = builder.build()?;
+        Ok(Self { ring, seen })
+    }
+
     /// Waits for at most `limit` for something to be seen.
     pub(crate) fn wait(&self, limit: Duration) -> Vec<Sighting> {
         // Interrupted by a signal: then there is nothing, or something next time.

@@ -221,7 +221,7 @@ static inline void interrupted(struct task_struct *p, struct task_ctx *t, u64 no
 	struct cpu_ctx *c = cpu_at(t->cpu);
 
 	t->rest = 0;
-	turn_to(t, TASK_READY, now);
+	set_state(t, TASK_READY, now);
 	if (c && !before(now, shared(c->slice_end))) {
 		t->sum.depleted++;
 		t->fresh = 0;
@@ -251,7 +251,7 @@ static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
 	}
 	leave(t);
 	hold_begin(p, t, cpu, now);
-	turn_to(t, TASK_WAITING, now);
+	set_state(t, TASK_WAITING, now);
 }
 
 /*

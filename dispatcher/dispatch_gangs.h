@@ -69,7 +69,7 @@ RARE void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 	if (best.id && take(cpu, best.id))
 		store(c->idle, 0);
 	else if (best.again)
-		look_in(c, cpu, best.again < STARVE_LOOK ? best.again : STARVE_LOOK, now);
+		timer_within(c, cpu, best.again < STARVE_LOOK ? best.again : STARVE_LOOK, now);
 }
 
 /*

@@ -181,7 +181,7 @@ static inline u64 gang_clock(struct cpu_ctx *cpu, u64 here)
 static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
 			      u64 reached, u64 now)
 {
-	if (!goes_on && (!t->urgent_since || shared(cpu->nr) == 1))
+	if (!goes_on && (!t->urgent_at || shared(cpu->nr) == 1))
 		store(cpu->vnow, later(shared(cpu->vnow), reached));
 	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);

@@ -81,7 +81,7 @@ INLINED struct ranked ranked(struct task_ctx *t, s32 cpu, bool runs, u64 now)
 {
 	return (struct ranked){
 	    .vtime = t->vtime,
-	    .urgent_since = t->urgent_since,
+	    .urgent_at = t->urgent_at,
 	    .now = now,
 	    .vm = t->vm,
 	    .member = t->member,

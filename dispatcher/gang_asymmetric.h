@@ -20,6 +20,8 @@
  * The latency also scales the lead in virtual time with which a waking vCPU preempts at once: in
  * Linux, that lead (sched_wakeup_granularity) is the latency, one for all.
  *
+ * The deadline is in t->urgent_at, by which gang_pick.h orders urgent tasks of all modes.
+ *
  * Two things are counted for the policy: starts after the latency has passed, and the siblings that
  * woke a vCPU. The waker is the task that runs on the pCPU that the wake-up comes from: the sibling
  * itself if its IPI causes an exit, but whichever task was interrupted if hardware delivers IPIs.
@@ -80,7 +82,7 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 	asymmetric_weigh(p, t, g->vm, share);
 	latency = conf ? shared(conf->latency) : 0;
 	if (!latency) {
-		t->urgent_since = 0;
+		t->urgent_at = 0;
 		return;
 	}
 	neutral = shared(g->conf->neutral);
@@ -90,14 +92,14 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 	if (!ready)
 		return;
 	if (latency >= neutral) {
-		t->urgent_since = 0;
+		t->urgent_at = 0;
 		return;
 	}
 	/* One recorded input per statement: compilers evaluate arguments in different orders. */
 	allotment = shared(conf->allotment);
 	period = shared(g->conf->period);
 	left = asymmetric_left(t, allotment, period, now);
-	t->urgent_since = left ? now + latency : 0;
+	t->urgent_at = left ? now + latency : 0;
 }
 
 /* Does `t` give up its pCPU with some of its slice left? */
@@ -118,26 +120,26 @@ static inline void asymmetric_leave(struct task_struct *p, struct task_ctx *t)
 	t->share = 0;
 	t->home = 0;
 	t->claims = 0;
-	t->urgent_since = 0;
+	t->urgent_at = 0;
 }
 
 /* `t` got a pCPU: its deadline is met, or it was late. */
 static inline void asymmetric_turn(struct task_ctx *t, u64 now)
 {
-	if (t->urgent_since && before(t->urgent_since, now))
+	if (t->urgent_at && before(t->urgent_at, now))
 		t->sum.late++;
-	t->urgent_since = 0;
+	t->urgent_at = 0;
 }
 
 /* Does the deadline of `t`, which has just been queued on `c`, come before `c` picks again? */
 static inline bool asymmetric_preempts(struct task_ctx *t, struct cpu_ctx *c)
 {
-	return t->woken && t->urgent_since && before(t->urgent_since, shared(c->slice_end));
+	return t->woken && t->urgent_at && before(t->urgent_at, shared(c->slice_end));
 }
 
 static inline u32 asymmetric_rank(struct ranked *r)
 {
-	if (!r->runs && r->urgent_since && before(r->urgent_since, r->now + knobs.slice))
+	if (!r->runs && r->urgent_at && before(r->urgent_at, r->now + knobs.slice))
 		return RANK_URGENT;
 	return RANK_ORDINARY;
 }

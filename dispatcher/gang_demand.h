@@ -32,8 +32,8 @@ static inline void demand_boost(struct task_ctx *t, struct gang *g, u64 grant, u
 	t->urgent += grant;
 	if (t->urgent > limit)
 		t->urgent = limit;
-	if (t->urgent && !t->urgent_since)
-		t->urgent_since = now;
+	if (t->urgent && !t->urgent_at)
+		t->urgent_at = now;
 }
 
 /* `t` woke up: it is urgent if a sibling woke it. */
@@ -60,13 +60,13 @@ static inline u64 demand_ahead(struct gang *g)
 
 /*
  * A vCPU that a sibling waits for is urgent since then, though it has no urgent time yet: that goes
- * into `r`, since ranks_before() goes by r->urgent_since.
+ * into `r`, since ranks_before() goes by r->urgent_at.
  */
 static inline u32 demand_rank(struct ranked *r, struct gang *g, struct cpu_ctx *c)
 {
-	if (!r->urgent_since)
-		r->urgent_since = r->awaited;
-	if (r->urgent_since && before(r->vtime, shared(c->vnow) + shared(g->conf->boost_lead)))
+	if (!r->urgent_at)
+		r->urgent_at = r->awaited;
+	if (r->urgent_at && before(r->vtime, shared(c->vnow) + shared(g->conf->boost_lead)))
 		return RANK_URGENT;
 	return RANK_ORDINARY;
 }
@@ -76,12 +76,12 @@ static inline void demand_charge(struct task_ctx *t, u64 now)
 {
 	u64 used = t->urgent_from && before(t->urgent_from, now) ? now - t->urgent_from : 0;
 
-	if (!t->urgent_since || !t->urgent_from)
+	if (!t->urgent_at || !t->urgent_from)
 		return;
 	t->urgent = used < t->urgent ? t->urgent - used : 0;
 	t->urgent_from = now;
 	if (!t->urgent)
-		t->urgent_since = 0;
+		t->urgent_at = 0;
 }
 
 /*
@@ -94,7 +94,7 @@ static inline void demand_stopped(struct task_ctx *t, bool waits, u64 now)
 	t->urgent_from = 0;
 	if (waits) {
 		t->urgent = 0;
-		t->urgent_since = 0;
+		t->urgent_at = 0;
 	}
 }
 

@@ -120,7 +120,7 @@ static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 
 	}
 	if (t->claims)
 		asymmetric_turn(t, now);
-	if (t->urgent_since) {
+	if (t->urgent_at) {
 		t->urgent_from = now;
 		if (t->urgent < slice)
 			slice = t->urgent;

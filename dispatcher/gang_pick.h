@@ -65,11 +65,11 @@ struct gang_choice {
 	u64 bound; /* input: virtual time of the running task if it may stay, else 0 */
 	u64 now;   /* input: the time */
 	u64 vtime;
-	u64 since; /* RANK_URGENT: since when it is urgent */
-	u64 first; /* virtual time of the task that is owed most, whether it may start or not */
-	u64 woken; /* the same among tasks that woke and have not had a slice since */
-	u64 again; /* ns until tasks that may not start now are checked again; 0: never */
-	u32 id;	   /* 0: no task may start */
+	u64 urgent_at; /* RANK_URGENT: as in task_ctx */
+	u64 first;     /* virtual time of the task that is owed most, whether it may start or not */
+	u64 woken;     /* the same among tasks that woke and have not had a slice since */
+	u64 again;     /* ns until tasks that may not start now are checked again; 0: never */
+	u32 id;	       /* 0: no task may start */
 	u16 rank;
 	u16 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
 	u16 stays;     /* input: may the running task stay? STAYS, STAYS_WOKEN; 0: it may not */
@@ -80,13 +80,14 @@ struct gang_choice {
 };
 
 /*
- * Is a task of this `rank` better than the best one found so far? `since`: for RANK_URGENT, since
- * when it is urgent.
+ * Is a task of this `rank` better than the best one found so far? Of urgent ones the first in time
+ * is: the one that is urgent for longest, or has the earliest deadline. (On one pCPU the two are
+ * compared with each other only where VMs of both modes are.)
  */
-static inline bool ranks_before(u32 rank, u64 since, struct gang_choice *best)
+static inline bool ranks_before(u32 rank, u64 urgent_at, struct gang_choice *best)
 {
 	if (rank == RANK_URGENT && best->rank == RANK_URGENT)
-		return before(since, best->since);
+		return before(urgent_at, best->urgent_at);
 	return rank > best->rank;
 }
 
@@ -235,12 +236,12 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 		rank = rank_beside(rank_of(&r), r.vtime, best, cpu, compared(r.member, r.vm));
 		if (rank == RANK_NOT)
 			rank = rank_of_stopped(&r, best);
-		if (!ranks_before(rank, r.urgent_since, best))
+		if (!ranks_before(rank, r.urgent_at, best))
 			continue;
 		best->rank = rank;
 		best->id = id_of(p);
 		best->vtime = r.vtime;
-		best->since = r.urgent_since;
+		best->urgent_at = r.urgent_at;
 	}
 	return best->id;
 }

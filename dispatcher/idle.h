@@ -99,7 +99,7 @@ RARE void offer(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s3
 	store(c->offered_at, now);
 	if (t->rest) {
 		store(c->offer_due, now + OFFER_AFTER);
-		look_in(c, cpu, OFFER_AFTER, now);
+		timer_within(c, cpu, OFFER_AFTER, now);
 	} else {
 		call_other(p, cpu);
 	}
@@ -131,7 +131,7 @@ static inline bool offer_timer(struct cpu_ctx *c, s32 cpu)
 		return false;
 	now = now_ns();
 	if (before(now, due)) {
-		look_in(c, cpu, due - now, now);
+		timer_within(c, cpu, due - now, now);
 		return false;
 	}
 	store(c->offer_due, 0);

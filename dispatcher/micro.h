@@ -133,7 +133,7 @@ RARE void micro_look(struct cpu_ctx *c, s32 cpu, u64 now)
 	u64 due = queue_length(cpu) ? first_due(cpu, shared(c->vnow)) : 0;
 
 	if (due)
-		look_in(c, cpu, before(now + SLICE_MIN, due) ? due - now : SLICE_MIN, now);
+		timer_within(c, cpu, before(now + SLICE_MIN, due) ? due - now : SLICE_MIN, now);
 }
 
 #endif

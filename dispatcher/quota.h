@@ -408,8 +408,8 @@ struct again {
 	u64 wait;
 };
 
-/* For how many ns does `parked` stay parked? */
-static inline u64 parked_for(struct parked *parked, u64 now)
+/* In how many ns may `parked` be released? */
+static inline u64 release_wait(struct parked *parked, u64 now)
 {
 	u64 wait = quota_wait(parked->group, now);
 	u64 end = parked->since + PARK_MAX;
@@ -443,7 +443,7 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 		}
 		if (!look_at_parked(p, &parked))
 			continue;
-		wait = parked_for(&parked, now);
+		wait = release_wait(&parked, now);
 		if (wait) {
 			moved = requeue(p, parking_of(cpu), now + wait);
 			break;

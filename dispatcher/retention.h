@@ -190,7 +190,7 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	if (waiting < queue_length(cpu) || (partner_held(cpu) && core_waits(cpu)))
 		hold_withdraw(c, t, now);
 	else
-		look_in(c, cpu, hold_look(c, t->held_until, now), now);
+		timer_within(c, cpu, hold_look(c, t->held_until, now), now);
 }
 
 /* `t` halts on `cpu`, where it ran: is `cpu` held for it? */
@@ -239,7 +239,7 @@ static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
 	now = now_ns();
 	until = shared(c->held_until);
 	if (before(now, until) && (before(now, shared(c->slice_end)) || !queue_length(cpu))) {
-		look_in(c, cpu, hold_look(c, until, now), now);
+		timer_within(c, cpu, hold_look(c, until, now), now);
 		return true;
 	}
 	/* On its own pCPU a timer interrupts nothing that holds the lock of the runqueue. */

@@ -48,7 +48,7 @@ static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 {
 	store(c->slice_end, now + slice);
 	if (knobs.slice_timer || with_gangs() || quota_is_due(c))
-		look_in(c, cpu, gang_timer(slice, c), now);
+		timer_within(c, cpu, gang_timer(slice, c), now);
 }
 
 /* `c` is busy: is it time to look at other pCPUs (pull.h)? */
@@ -119,7 +119,8 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 			kick(cpu, KICK_PREEMPT);
 			return;
 		}
-		look_in(c, cpu, gang_timer(end - now, c), now); /* it was for an earlier slice */
+		timer_within(c, cpu, gang_timer(end - now, c),
+			     now); /* it was for an earlier slice */
 		return;
 	}
 	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) ||
@@ -133,7 +134,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 
 		store(c->vnow, later(shared(c->vnow), vtime));
 	}
-	look_in(c, cpu, gang_timer(knobs.slice, c), now);
+	timer_within(c, cpu, gang_timer(knobs.slice, c), now);
 }
 
 #endif

@@ -19,7 +19,7 @@
 #include "vm.h"
 
 /* `t` changes its state. Run time is not added up here, but where it is charged (fair.h). */
-static inline void turn_to(struct task_ctx *t, enum task_state state, u64 now)
+static inline void set_state(struct task_ctx *t, enum task_state state, u64 now)
 {
 	if (t->member)
 		gang_state(t, state, now);
@@ -39,7 +39,7 @@ static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
 		t->sum.wait += spent;
 	else if (t->state == TASK_THROTTLED)
 		quota_waited(t, spent, now);
-	turn_to(t, state, now);
+	set_state(t, state, now);
 }
 
 /* The VM of `t` has one more vCPU that wants to run. */

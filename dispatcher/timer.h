@@ -15,7 +15,7 @@
 #include "platform/platform.h"
 
 /* The timer of `cpu` fires in `delay` ns at the latest. */
-static inline void look_in(struct cpu_ctx *c, s32 cpu, u64 delay, u64 now)
+static inline void timer_within(struct cpu_ctx *c, s32 cpu, u64 delay, u64 now)
 {
 	u64 due = now + delay;
 	u64 fires = shared(c->timer_at);

@@ -104,8 +104,8 @@ enum gang_mode {
 /* What gangs look at in a ready or running vCPU, on which pCPU, and when. */
 struct ranked {
 	u64 vtime;
-	u64 urgent_since; /* as in task_ctx */
-	u64 awaited;	  /* as in task_ctx */
+	u64 urgent_at; /* as in task_ctx */
+	u64 awaited;   /* as in task_ctx */
 	u64 now;
 	u32 vm;	    /* slot of its VM, or NO_VM */
 	u32 member; /* as in task_ctx */
@@ -183,7 +183,8 @@ struct task_ctx {
 	u16 fresh;	   /* FRESH*: turn.h, gang_pick.h */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: urgent time that is left to it, ns */
-	u64 urgent_since;  /* since when it is urgent; gang_asymmetric.h: its deadline; 0: none */
+	u64 urgent_at;	   /* the least is next: gang_demand.h: since when it is urgent;
+			      gang_asymmetric.h: its deadline; 0: neither */
 	u64 urgent_from;   /* running: time from which its urgent time is to be charged */
 	u32 member;	   /* gang_relaxed.h: its place in gang_ctx.vcpu, plus 1; 0: none */
 	u32 share;	   /* gang_asymmetric.h: of its VM's weight, SHARE_ONE; 0: as by default */
@@ -211,6 +212,7 @@ struct task_ctx {
 	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
 	u64 owed;	   /* enqueue.h: what it was owed when it woke last, ns of vtime, */
 	u64 owed_from;	   /* and its sum.ready then */
+	u64 beyond;	   /* vm.h: BEYOND*: its VM has found no slot; 0: it has, or is none */
 };
 
 /* What the policy wants for a task; written by the control loop only. */

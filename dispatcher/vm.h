@@ -69,15 +69,33 @@ static inline u32 vm_slot(u32 id)
 }
 
 /*
+ * task_ctx.beyond. BEYOND_FIRST: the table was full at the first look. From BEYOND on: it was when
+ * so many VMs had ended, plus BEYOND. 0: it was not.
+ */
+#define BEYOND_FIRST 1
+#define BEYOND 2
+
+/*
  * `t` has become a vCPU of VM `id`: counts it in that VM's slot, if there is one. If the slot was
  * freed since it was found, `t` is not a vCPU yet (false), and is checked again when it is queued
  * next.
+ *
+ * Beside a full table that would be a look through all of it, twice, at each wake-up. Its slots
+ * stay taken until a VM ends: so `t` remembers how many had when the table was full. That number
+ * counts as it was before the look, since a VM may end during it; and it is read only once a look
+ * was in vain, so that nothing changes for VMs that have a slot.
  */
 static inline bool vm_notice(struct task_ctx *t, u32 id)
 {
-	u32 slot = vm_slot(id);
-	struct vm_ctx *vm = slot == NO_VM ? NULL : vm_at(slot);
+	u64 beyond = t->beyond ? shared(vms_ended) + BEYOND : BEYOND_FIRST;
+	struct vm_ctx *vm;
+	u32 slot;
 
+	if (t->beyond == beyond)
+		return false;
+	slot = vm_slot(id);
+	vm = slot == NO_VM ? NULL : vm_at(slot);
+	t->beyond = vm ? 0 : beyond;
 	if (!vm || count_in(vm, id) == NOT_COUNTED)
 		return false;
 	t->vm = slot;

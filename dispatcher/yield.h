@@ -170,7 +170,7 @@ RARE bool move_favoured(s32 cpu, struct cpu_ctx *c)
 		return false;
 	store(c->favoured, RUNS_FAVOURED);
 	store(c->favour_end, bound);
-	look_in(c, cpu, SLICE_MIN, now);
+	timer_within(c, cpu, SLICE_MIN, now);
 	return true;
 }
 
@@ -184,7 +184,7 @@ RARE bool favour_is_over(struct cpu_ctx *c, s32 cpu, u64 now)
 	if (!before(mine, bound))
 		return true;
 	rate = shared(c->cur_rate);
-	look_in(c, cpu, (bound - mine) * RATE_ONE / rate + 1, now);
+	timer_within(c, cpu, (bound - mine) * RATE_ONE / rate + 1, now);
 	return false;
 }
 

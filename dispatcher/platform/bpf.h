@@ -145,6 +145,7 @@ struct {
 
 struct gang_slots slots;
 u32 vms_seen;
+u64 vms_ended;
 
 struct pcpu_timer {
 	struct bpf_timer timer;
@@ -328,8 +329,11 @@ static inline u32 raw_count_in(struct vm_ctx *vm, u32 id)
 static inline bool raw_free_slot(struct vm_ctx *vm, u32 id)
 {
 	union seats empty = {.id = id};
+	bool freed = __sync_bool_compare_and_swap(seats_of(vm), empty.word, 0);
 
-	return __sync_bool_compare_and_swap(seats_of(vm), empty.word, 0);
+	if (freed)
+		__sync_fetch_and_add(&vms_ended, 1);
+	return freed;
 }
 
 static inline u64 raw_now(void)

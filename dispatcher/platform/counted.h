@@ -5,7 +5,15 @@
  *
  * A cgroup with members that want to run adds its weight to what is active in the one around it.
  * Its weight may change meanwhile, so it remembers what it has added. Whoever changes that
- * exchanges it, and adds the difference: so the sum is right, however callbacks interleave.
+ * exchanges it, and adds the difference: so the sum is right of what is remembered, however
+ * callbacks interleave.
+ *
+ * What is remembered may be wrong for a moment: a member that comes or goes between this callback's
+ * last look and its last exchange counts the cgroup itself, which that exchange then undoes. It
+ * takes three callbacks for the cgroup, on as many CPUs, within these few instructions, and all
+ * cgroups are counted anew every second (GROUP_RECOUNT in cgroup.h). To look again until nothing
+ * changes would have the verifier follow one more loop within that over the cgroups around, at each
+ * wake-up.
  */
 #ifndef CORUN_COUNTED_H
 #define CORUN_COUNTED_H

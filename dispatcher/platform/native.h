@@ -102,6 +102,7 @@ struct native_context {
 	u64 now;
 	s32 cpu; /* the pCPU the callback runs on */
 	u32 vms_seen;
+	u64 vms_ended;
 	struct pcpu_index index; /* kept by the untapped build */
 };
 
@@ -157,6 +158,7 @@ const size_t NAME(corun_places)[] = {
     PLACE(native_context, now),
     PLACE(native_context, cpu),
     PLACE(native_context, vms_seen),
+    PLACE(native_context, vms_ended),
     PLACE(native_context, index),
     PLACE(gang_slots, end),
     PLACE(gang_slots, opening),
@@ -178,6 +180,7 @@ extern __thread struct native_context *corun_context;
 #define knobs (corun_context->knobs)
 #define slots (corun_context->slots)
 #define vms_seen (corun_context->vms_seen)
+#define vms_ended (corun_context->vms_ended)
 #define host_do(what, ...) corun_context->host->what(corun_context->self, ##__VA_ARGS__)
 #define repeat(i, n) for ((i) = 0; (i) < (typeof(i))(n); (i)++)
 
@@ -256,8 +259,10 @@ static inline bool raw_free_slot(struct vm_ctx *vm, u32 id)
 {
 	bool empty = vm->id == id && !vm->vcpus;
 
-	if (empty)
+	if (empty) {
 		vm->id = 0;
+		vms_ended++;
+	}
 	return empty;
 }
 

@@ -309,8 +309,8 @@ static inline u32 count_in(struct vm_ctx *vm, u32 id)
 }
 
 /*
- * Frees the slot of VM `id` if it counts no vCPU; false: one has appeared, or the slot is free
- * already.
+ * Frees the slot of VM `id` if it counts no vCPU, and counts it in vms_ended; false: one has
+ * appeared, or the slot is free already.
  */
 static inline bool free_slot(struct vm_ctx *vm, u32 id)
 {
@@ -385,7 +385,7 @@ static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 		r->fresh = shared(t->fresh);
 		r->vm = shared(t->vm);
 		r->member = shared(t->member);
-		r->urgent_since = shared(t->urgent_since);
+		r->urgent_at = shared(t->urgent_at);
 		r->awaited = shared(t->awaited);
 	}
 	r->vtime = queued_vtime(p);

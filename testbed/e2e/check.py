@@ -24,6 +24,7 @@ import slices
 import steal
 import torture
 import vsmtio
+from table import Table
 
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
@@ -133,18 +134,6 @@ def stretch(since, lengths, key, open_now, now):
         since.setdefault(key, now)
     elif key in since:
         lengths.append(now - since.pop(key))
-
-
-class Table:
-    def __init__(self):
-        self.failed = self.passed = self.uneven = 0
-
-    def row(self, good, name, detail, measured=False):
-        """`measured`: it hangs on how evenly the emulator runs, not only on what corun does."""
-        self.passed += good
-        self.failed += not good
-        self.uneven += not good and measured
-        print(f"{'pass' if good else 'FAIL'}  {name:<40} {detail}")
 
 
 def ms(seconds):

@@ -11,6 +11,8 @@ import json
 import sys
 from pathlib import Path
 
+from table import Table
+
 # Of its run time, what must have been counted of a vCPU that has a core to itself, percent: 96 on two busy cores. What runs
 # on its SMT sibling takes a whole turn of a few milliseconds with it, however short it is: 5 to 47 % were counted with the
 # daemon, the shell and the VMMs there.
@@ -55,12 +57,5 @@ def judge(out, table):
     table.row(all(cycles is None for _, cycles in after.values()), "cycles: none under fair", str(after))
 
 
-class Printed:
-    """Rows without check.py's table."""
-
-    def row(self, good, name, detail, measured=False):
-        print(f"{'pass' if good else 'FAIL'}  {name:<40} {detail}")
-
-
 if __name__ == "__main__":
-    judge(Path(sys.argv[1]), Printed())
+    judge(Path(sys.argv[1]), Table())

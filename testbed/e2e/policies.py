@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "validate"))
 import trace as recordings  # noqa: E402
+from trace import percentile  # noqa: E402
 
 # The callbacks by the first 15 characters of their names: the kernel has no more, newer bpftools find the rest.
 CALLBACKS = {
@@ -84,11 +85,6 @@ class Gangs:
 
 def ratio(part, whole):
     return part / whole if whole else float("nan")
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
 
 
 def progress(directory, name):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "validate"))
 import trace as recordings  # noqa: E402
+from trace import percentile  # noqa: E402
 
 # Upper edges of the histogram's bins, in slices.
 EDGES = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, float("inf"))
@@ -48,11 +49,6 @@ def turns(path):
                 whose[cpu] = after
             since[cpu] = now
     return lengths
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
 
 
 def histogram(lengths, slice_s):

@@ -8,6 +8,8 @@ import json
 import sys
 from pathlib import Path
 
+from table import Table
+
 # Of a vCPU's time.
 TOLERANCE = 0.02
 
@@ -32,7 +34,7 @@ def of_status(out):
         (vm["name"], vcpu["number"]): vcpu["ready_s"] for vm in status["vms"] for vcpu in vm["vcpus"]
     }
     before = ready(first)
-    return {key: (sum - before[key]) / time for key, sum in ready(last).items() if key in before}
+    return {key: (by_now - before[key]) / time for key, by_now in ready(last).items() if key in before}
 
 
 def of_top(out):
@@ -60,18 +62,7 @@ def judge(out, table):
         )
 
 
-class Lines:
-    """For judge(), on this machine."""
-
-    def __init__(self):
-        self.good = []
-
-    def row(self, good, name, detail, measured=False):
-        self.good.append(good)
-        print(f"{'pass' if good else 'FAIL'}  {name:<40} {detail}")
-
-
 if __name__ == "__main__":
-    lines = Lines()
-    judge(Path(sys.argv[1]), lines)
-    sys.exit(0 if lines.good and all(lines.good) else 1)
+    verdicts = Table()
+    judge(Path(sys.argv[1]), verdicts)
+    sys.exit(0 if verdicts.passed and not verdicts.failed else 1)

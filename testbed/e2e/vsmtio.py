@@ -13,8 +13,11 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from table import Table
+
 sys.path.insert(0, str(Path(__file__).parent.parent / "validate"))
 import trace as recordings  # noqa: E402
+from trace import percentile  # noqa: E402
 
 IO = "io"
 # What is asked for, s: no PMU is emulated, so timeouts stay where they begin.
@@ -50,11 +53,6 @@ def wakeups(path):
                 if before in vm_of and vm_of[before][0] != IO:
                     taken.append(waits[-1])
     return waits, taken
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
 
 
 def counted(directory):
@@ -137,12 +135,5 @@ def judge(out, table):
         judge_wakeups(directory, table)
 
 
-class Printed:
-    """Rows without check.py's table."""
-
-    def row(self, good, name, detail, measured=False):
-        print(f"{'pass' if good else 'FAIL'}  {name:<40} {detail}")
-
-
 if __name__ == "__main__":
-    judge(Path(sys.argv[1]), Printed())
+    judge(Path(sys.argv[1]), Table())

@@ -26,6 +26,8 @@ OPTIONS = ["--heartbeat", f"{HEARTBEAT_MS}ms", "--own-permille", "500"]
 # What heartbeats can hear: a silence of two of them.
 LEAST_ABSENCE = 2 * HEARTBEAT_MS * 1_000_000
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/guest.md")
+# The two CPUs that vCPUs are tied to, and that competitors take.
+CPUS = sorted(os.sched_getaffinity(0))[:2]
 WAYS = ["alone", "vanilla", "corun"]
 BOOT_LIMIT = 90
 LIMIT = 60
@@ -109,12 +111,10 @@ class Guest:
 
     def waited(self):
         """How long vCPU threads were ready but did not run, ns, by the host's own account."""
-        folder = f"/proc/{self.process.pid}/task"
         total = 0
-        for tid, name in self.threads():
-            if name.startswith("CPU "):
-                with open(f"{folder}/{tid}/schedstat", encoding="utf-8") as file:
-                    total += int(file.read().split()[1])
+        for tid in self.vcpus():
+            with open(f"/proc/{self.process.pid}/task/{tid}/schedstat", encoding="utf-8") as file:
+                total += int(file.read().split()[1])
         return total
 
     def say(self, words):
@@ -385,8 +385,6 @@ def show(name, lines, args):
         with open(PAGE, "w", encoding="utf-8") as file:
             file.write(head + begin + "\n" + text + "\n" + end + rest.split(end)[1])
 
-
-CPUS = sorted(os.sched_getaffinity(0))[:2]
 
 if __name__ == "__main__":
     main()

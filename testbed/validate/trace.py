@@ -44,6 +44,12 @@ def events(path, wanted=None):
     return vm_of, found
 
 
+def percentile(values, share):
+    """The value that this share of them is below; NaN if there are none."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
+
+
 class Account:
     """One vCPU's times, s."""
 
@@ -125,8 +131,8 @@ class Trace:
 
     def delay(self, vm, share):
         """A percentile of the time from waking to running, us; None with fewer than 100 wake-ups."""
-        delays = sorted(self.delays[vm])
-        return 1e6 * delays[int(share * len(delays))] if len(delays) >= 100 else None
+        delays = self.delays[vm]
+        return 1e6 * percentile(delays, share) if len(delays) >= 100 else None
 
     def metric(self, row):
         """The number of a row of the table that a recording can tell."""

@@ -73,7 +73,7 @@ pub struct TaskCtx {
     pub fresh: u16,
     pub load: u32,
     pub urgent: u64,
-    pub urgent_since: u64,
+    pub urgent_at: u64,
     pub urgent_from: u64,
     pub member: u32,
     pub share: u32,
@@ -102,6 +102,7 @@ pub struct TaskCtx {
     pub parked_since: u64,
     pub owed: u64,
     pub owed_from: u64,
+    pub beyond: u64,
 }
 
 /// `struct group_ctx`: which tasks of a cgroup want to run, and what is left of its quota.

@@ -2,7 +2,7 @@
 //! What other CPUs may do in the midst of a callback: the tap is where they come in between.
 
 use crate::conf::{GroupConf, Knobs, PcpuConf};
-use crate::layout::{CpuCtx, MAX_PCPUS, MAX_VMS, TaskStruct, VmCtx};
+use crate::layout::{CpuCtx, MAX_PCPUS, MAX_VMS, NO_VM, TaskStruct, VmCtx};
 use crate::native::{Build, Kick, Native, Services};
 use corun_model::{Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, VmId, VmPlan};
 use std::cell::Cell;
@@ -68,6 +68,8 @@ struct Host {
     delay: Nanos,
     /// pCPUs that were asked to schedule, and how.
     kicked: Vec<(u32, Kick)>,
+    /// How often the table of VMs was looked through.
+    looks: u32,
 }
 
 impl Services for Host {
@@ -77,6 +79,7 @@ impl Services for Host {
         if let Some(between) = self.between.take_if(|between| between.comes(kind, value)) {
             (between.does)(self);
         }
+        self.looks += u32::from(kind == VM_SLOT);
         value
     }
 
@@ -223,6 +226,32 @@ fn the_last_of_a_vm_frees_its_slot() {
     assert_eq!(seats(&native, VM), (VM, 1));
     native.exit_task(1, 0);
     assert_eq!(seats(&native, VM), (0, 0));
+}
+
+/// The table takes 2 MiB: to look through it at each wake-up of a vCPU that has no place in it would be most of what the
+/// wake-up costs.
+#[test]
+fn a_full_table_is_looked_through_again_once_a_vm_has_ended() {
+    let mut native = host(1);
+    for at in (0..MAX_VMS).filter(|at| *at != VM as usize) {
+        // SAFETY: as in between(): a slot, and nobody is at work on it now.
+        let slot = unsafe { &mut *native.vms().wrapping_add(at) };
+        (slot.id, slot.vcpus) = (10_000 + at as u32, 1);
+    }
+    let late = add_vcpu(&mut native, 1);
+    native.task(late).vcpu_of = OTHER;
+    let mut looks = || {
+        let before = native.services().looks;
+        native.select_cpu(0, 0, late, 0, None);
+        native.services().looks - before
+    };
+    // For its VM, and for a free slot.
+    assert_eq!([(); 4].map(|()| looks()), [2, 2, 0, 0]);
+    assert_eq!(native.task(late).ctx.vm, NO_VM);
+    native.exit_task(0, 0);
+    native.select_cpu(0, 0, late, 0, None);
+    assert_eq!(native.task(late).ctx.vm, VM, "the slot that is free now");
+    assert_eq!(seats(&native, VM), (OTHER, 1));
 }
 
 /// Holds of the second hardware thread that have begun: a number that nothing else has.

@@ -54,6 +54,8 @@ struct kernel_cpustat {
 #define MOST_BOOKS 1024
 /* The mask that is told of: its first words. */
 #define WORDS 8
+/* How often a number of requests is tried to be changed, while other CPUs do. */
+#define COUNT_TRIES 8
 /* A thread is reported at most once in this time. */
 #define SECOND 1000000000ULL
 
@@ -163,15 +165,40 @@ static void tell(u32 kind, u32 tid, u32 root, const void *allowed)
 	bpf_ringbuf_submit(it, 0);
 }
 
+/*
+ * One request less is under way: was it the last? At any moment the daemon may forget those under
+ * way, as such that never end, and ends on other CPUs may come first. Whoever finds none left takes
+ * none away: below 0 it would be 2^32 - 1. An end that has lost COUNT_TRIES times leaves one too
+ * many, which the daemon forgets in time.
+ */
+static int was_last(struct book *book)
+{
+	u32 count = book->under_way;
+	u32 i;
+
+	for (i = 0; i < COUNT_TRIES && count; i++) {
+		u32 seen = __sync_val_compare_and_swap(&book->under_way, count, count - 1);
+
+		if (seen == count)
+			return count == 1;
+		count = seen;
+	}
+	return 0;
+}
+
 /* A request is under way no more. */
 static void leaves_book(struct request_of *it, u64 now)
 {
 	u32 slot = it->book;
 	struct book *book = bpf_map_lookup_elem(&books, &slot);
+	u64 since;
 
-	if (book && book->tid == it->tid && book->under_way &&
-	    __sync_fetch_and_add(&book->under_way, -1) == 1)
-		book->busy += now - book->since;
+	if (!book || book->tid != it->tid)
+		return;
+	/* Once it does not count any more, another one may begin. */
+	since = *(volatile u64 *)&book->since;
+	if (was_last(book) && since < now)
+		__sync_fetch_and_add(&book->busy, now - since);
 }
 
 static int begins(u64 request)
@@ -206,6 +233,11 @@ static int begins(u64 request)
 	return 0;
 }
 
+/*
+ * `tid`, which nobody watches, had a request for `took` ns. Two that end at once on two CPUs may
+ * lose one of each other, at the end of a window, too, or both tell of the thread: a candidate is
+ * watched before anything is done to it, and telling twice is harmless (detector/).
+ */
 static void add(u32 tid, u64 took, u64 now)
 {
 	struct stranger *known = bpf_map_lookup_elem(&strangers, &tid);

@@ -46,7 +46,9 @@ pub(crate) struct Daemon {
     migrater: Arc<Mutex<Migrater>>,
     heart: Option<Heart>,
     lookout: Lookout,
-    detector: (&'static str, String),
+    /// Which detector is at work, and why none better.
+    detector: &'static str,
+    detector_note: String,
     priority: Priority,
     vcpus: PcpuSet,
     pace: Pace,
@@ -88,7 +90,8 @@ impl Daemon {
             migrater: Arc::new(Mutex::new(migrater)),
             heart: None,
             lookout,
-            detector: (name, note),
+            detector: name,
+            detector_note: note,
             priority,
             vcpus: PcpuSet::default(),
             began,
@@ -179,7 +182,7 @@ impl Daemon {
             self.free_heirs()?;
         }
         self.set_pace(now);
-        self.tell(now, reason)
+        self.tell(&self.status(now, reason))
     }
 
     /// Why nothing may be moved now.
@@ -234,7 +237,8 @@ impl Daemon {
         }
     }
 
-    fn tell(&mut self, now: Nanos, reason: Option<String>) -> Result<(), GuestError> {
+    /// How it is; `reason`: why nothing may be moved now.
+    fn status(&self, now: Nanos, reason: Option<String>) -> Status {
         let mut left_alone = BTreeMap::new();
         for (left, _) in self.left.values() {
             *left_alone.entry(left.text().to_string()).or_insert(0) += 1;
@@ -246,13 +250,13 @@ impl Daemon {
             (None, 0) => "watching",
             (None, _) => "working",
         };
-        let status = Status {
+        Status {
             pid: std::process::id(),
             running_ns: now - self.began,
             doing: doing.to_string(),
             because: reason.unwrap_or_default(),
-            detector: self.detector.0.to_string(),
-            detector_note: self.detector.1.clone(),
+            detector: self.detector.to_string(),
+            detector_note: self.detector_note.clone(),
             steal: self
                 .sharing
                 .source(migrater.detector.stolen(0).is_some())
@@ -267,8 +271,11 @@ impl Daemon {
             moves: migrater.moves,
             heirs: self.heirs.freed,
             notes: self.notes.clone(),
-        };
-        drop(migrater);
+        }
+    }
+
+    /// Writes it down for those who ask.
+    fn tell(&self, status: &Status) -> Result<(), GuestError> {
         let output = |path: &std::path::Path, cause| GuestError::Output {
             path: path.to_path_buf(),
             cause,

@@ -8,7 +8,7 @@
 use crate::descriptors;
 use crate::helpers::{self, Helper};
 use crate::inventory::role::vcpu_number;
-use crate::inventory::{Identity, identity};
+use crate::inventory::{Identity, MOST_THREADS, identity};
 use crate::perf::VcpuCounters;
 use crate::tables::Tables;
 use crate::vcpu_weight::Weights;
@@ -67,9 +67,6 @@ const NAMED: u32 = 5;
 /// Every so many looks all threads are looked at nevertheless: one may have taken another's place.
 const SURE: u32 = 10;
 
-/// Threads of a process that are looked at. Who may use /dev/kvm may have a hundred thousand beside one vCPU; while they are
-/// looked at no promise is watched, and after 5 s of that all VMs are in fair order. KVM has 4096 vCPUs in a VM at most.
-pub(crate) const MOST_THREADS: usize = 8192;
 /// Threads of a process that are taken for vCPUs by their names alone, beyond as many as the dispatcher has seen to be vCPUs: each
 /// takes descriptors, of which other VMs need some (assumed: more than a VM begins with at once).
 pub(crate) const MOST_BY_NAME: usize = 1024;

@@ -10,7 +10,7 @@ use crate::host::HostError;
 use crate::outside::{Numbers, task_seen};
 use crate::vcpu_weight::Weights;
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{cgroup, cookies, machine, preflight, smt};
+use crate::{cgroup, cookies, inventory, machine, preflight, smt};
 use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::weighing::Weighing;
@@ -18,7 +18,7 @@ use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::affinity;
 use corun_system::{clock, signals};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -109,7 +109,6 @@ impl Observer {
         let mut places = BTreeMap::new();
         let mut read = cgroup::Read::new();
         let mount = cgroup::mount(Path::new("/"));
-        let all: BTreeSet<u32> = now.vms.iter().map(|vm| vm.machine.tgid).collect();
         self.unknown_cookies = 0;
         for vm in &now.vms {
             let old = then
@@ -140,9 +139,7 @@ impl Observer {
             let cookie = cookies::in_common(threads.map(smt::cookie));
             self.unknown_cookies += usize::from(cookie.is_none());
             if let Some((mount, path)) = mount.as_deref().zip(vm.machine.cgroup.as_deref()) {
-                let is_vm = |process: u32| all.contains(&process);
-                let own = cgroup::own_cgroup(mount, vm.machine.tgid, path, &is_vm);
-                let place = cgroup::place(mount, own.as_deref(), path, &mut read);
+                let place = cgroup::place(mount, vm.own_cgroup.as_deref(), path, &mut read);
                 places.insert(number, place);
             }
             vms.push(VmSeen {
@@ -171,6 +168,7 @@ impl Observer {
         options: &mut ObserveOptions,
     ) -> io::Result<()> {
         let mut notes = self.policy.status().notes;
+        notes.extend(inventory::left_out(now.vms.iter().map(|vm| &vm.machine)));
         if self.plan.pcpus.iter().any(|pcpu| pcpu.cookies) {
             notes.extend(cookies::note(self.unknown_cookies));
         }

@@ -68,8 +68,10 @@ impl FromStr for Placement {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
         known.map(|(_, mode)| *mode).ok_or_else(|| {
+            let [names @ .., last] = Self::NAMES.map(|(name, _)| name);
             format!(
-                "unknown placement {text:?}: expected free, fixed, balance, load-conscious, pool or core"
+                "unknown placement {text:?}: expected {} or {last}",
+                names.join(", ")
             )
         })
     }

@@ -4,7 +4,7 @@
 
 use crate::error::ImportError;
 use crate::import::Import;
-use crate::model::{Fact, Format, Grouping, Host, Recording};
+use crate::model::{Fact, Format, Grouping, Host, Recording, Task};
 use crate::note::{Note, Place, Quote};
 use crate::order::{Order, Stamped, WINDOW};
 use crate::rebuild::{self, Rebuild};
@@ -220,37 +220,31 @@ impl<'a> Gather<'a> {
 
     /// How many pCPUs the host has.
     fn pcpus(&mut self) -> Result<Fact<u32>, ImportError> {
-        let seen = self.highest_cpu + 1;
-        let Some(stated) = self.stated.pcpus.take() else {
-            return Ok(Fact {
-                value: seen,
-                source: "the highest pCPU number seen",
-            });
+        let seen = Fact {
+            value: self.highest_cpu + 1,
+            source: "the highest pCPU number seen",
         };
-        match u32::try_from(stated.value) {
-            Ok(value) if value > Topology::MAX_PCPUS => {}
-            Ok(value) if value >= seen => {
-                return Ok(Fact {
-                    value,
-                    source: stated.source,
-                });
-            }
-            Ok(_) => {
+        let Some(stated) = self.stated.pcpus.take() else {
+            return Ok(seen);
+        };
+        let believable = u32::try_from(stated.value).ok();
+        match believable.filter(|value| *value <= Topology::MAX_PCPUS) {
+            None => Err(ImportError::TooManyPcpus {
+                file: self.file(),
+                seen: stated.value,
+            }),
+            Some(value) if value >= seen.value => Ok(Fact {
+                value,
+                source: stated.source,
+            }),
+            Some(_) => {
                 self.notes.push(Note::MorePcpus {
                     stated: stated.value,
-                    seen,
+                    seen: seen.value,
                 });
-                return Ok(Fact {
-                    value: seen,
-                    source: "the highest pCPU number seen",
-                });
+                Ok(seen)
             }
-            Err(_) => {}
         }
-        Err(ImportError::TooManyPcpus {
-            file: self.file(),
-            seen: stated.value,
-        })
     }
 
     /// Turns the counts of trouble into notes.
@@ -334,14 +328,10 @@ fn check_vms(file: &str, recording: &Recording) -> Result<(), ImportError> {
     if !recording.vms.is_empty() {
         return Ok(());
     }
-    let ran = |task: &crate::model::Task| (task.comm.clone(), task.observed.run);
-    let longest: Vec<_> = recording.tasks.iter().map(ran).collect();
-    let mut by_time: Vec<_> = longest
-        .into_iter()
-        .filter(|(name, _)| !name.is_empty())
-        .collect();
-    by_time.sort_by_key(|(_, run)| std::cmp::Reverse(*run));
-    let names: Vec<_> = by_time.into_iter().take(5).map(|(name, _)| name).collect();
+    let named = |task: &&Task| !task.comm.is_empty();
+    let mut longest: Vec<&Task> = recording.tasks.iter().filter(named).collect();
+    longest.sort_by_key(|task| std::cmp::Reverse(task.observed.run));
+    let names: Vec<&str> = longest.iter().take(5).map(|task| &*task.comm).collect();
     let (file, tasks) = (file.to_string(), recording.tasks.len());
     let found = format!(
         "{tasks} other tasks (longest running: {})",

@@ -143,6 +143,13 @@ pub struct Task {
     pub kvm: KvmSeen,
 }
 
+impl Task {
+    /// The VM it belongs to.
+    pub fn vm(&self) -> Option<VmId> {
+        self.role.vm()
+    }
+}
+
 /// What a task is to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -162,6 +169,16 @@ pub enum Role {
     },
     /// Any other task, kernel threads included.
     Host,
+}
+
+impl Role {
+    /// The VM of a task that has it.
+    pub fn vm(self) -> Option<VmId> {
+        match self {
+            Self::Vcpu { vm, .. } | Self::VmThread { vm, .. } => Some(vm),
+            Self::Host => None,
+        }
+    }
 }
 
 /// What a VM's thread that is not a vCPU does.

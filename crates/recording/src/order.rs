@@ -4,8 +4,7 @@
 //! Recordings merged from per-pCPU files may go back in time by a little. The [`WINDOW`] latest
 //! events are held back and released earliest first; equal times keep the file's order.
 
-use crate::event::Event;
-use crate::text::Context;
+use crate::event::{Context, Event};
 use corun_model::Nanos;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -73,16 +73,6 @@ impl Recording {
     }
 }
 
-impl Task {
-    /// The VM it belongs to.
-    pub fn vm(&self) -> Option<VmId> {
-        match self.role {
-            Role::Vcpu { vm, .. } | Role::VmThread { vm, .. } => Some(vm),
-            Role::Host => None,
-        }
-    }
-}
-
 impl Role {
     /// The same in another VM.
     fn in_vm(self, vm: VmId) -> Self {

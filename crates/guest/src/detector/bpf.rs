@@ -12,7 +12,7 @@ use libbpf_rs::{
 };
 use libbpf_rs::{PrintLevel, ProgramInput};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
@@ -73,6 +73,18 @@ struct WatchedIo(*const Book);
 // SAFETY: the mapping is shared memory of atomics, and stays as long as the process.
 unsafe impl Send for WatchedIo {}
 
+impl WatchedIo {
+    fn map(map: &MapHandle) -> io::Result<Self> {
+        Ok(Self(mapped(map, MOST * size_of::<Book>())?))
+    }
+
+    fn get(&self, slot: usize) -> &Book {
+        debug_assert!(slot < MOST);
+        // SAFETY: slots are below MOST, and the mapping has room for so many.
+        unsafe { &*self.0.add(slot.min(MOST - 1)) }
+    }
+}
+
 /// A map of `length` bytes, mapped.
 fn mapped<T>(map: &MapHandle, length: usize) -> io::Result<*const T> {
     // SAFETY: a new mapping of a descriptor of ours; nothing of ours is replaced.
@@ -111,18 +123,6 @@ impl Awake {
     }
 }
 
-impl WatchedIo {
-    fn map(map: &MapHandle) -> io::Result<Self> {
-        Ok(Self(mapped(map, MOST * size_of::<Book>())?))
-    }
-
-    fn get(&self, slot: usize) -> &Book {
-        debug_assert!(slot < MOST);
-        // SAFETY: slots are below MOST, and the mapping has room for so many.
-        unsafe { &*self.0.add(slot.min(MOST - 1)) }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     slot: usize,
@@ -138,7 +138,9 @@ pub(crate) struct Traced {
     heirs: MapHandle,
     books: WatchedIo,
     watched: BTreeMap<u32, Watched>,
-    free: Vec<usize>,
+    /// Slots for others, the one that is free for longest first: a request that began as its thread was let go, or ends
+    /// now, goes to a book that nobody reads rather than to that of another thread.
+    free: VecDeque<usize>,
     /// What the kernel tells beside requests.
     extras: &'static [&'static str],
     awake: Awake,
@@ -215,6 +217,7 @@ fn set_constants(constants: &mut [u8], window: Nanos, enough: Nanos) {
     }
 }
 
+/// Has the programs run from now on, and maps what they write.
 fn start(
     object: Object,
     extras: &'static [&'static str],
@@ -230,16 +233,7 @@ fn start(
         let missing = || libbpf_rs::Error::from(io::Error::other(format!("no map {name}")));
         MapHandle::try_from(&found.ok_or_else(missing)?)
     };
-    let seen = Rc::new(RefCell::new(Vec::new()));
-    let ring = {
-        let (sightings, seen) = (map("sightings")?, Rc::clone(&seen));
-        let mut builder = RingBufferBuilder::new();
-        builder.add(&sightings, move |bytes| {
-            seen.borrow_mut().extend(sighting(bytes));
-            0
-        })?;
-        builder.build()?
-    };
+    let sightings = Sightings::of(&map("sightings")?)?;
     let (books, index) = (WatchedIo::map(&map("books")?)?, map("watched")?);
     let (heirs, awake) = (map("heirs")?, Awake::map(&map("awake")?)?);
     let traced = Traced {
@@ -249,11 +243,11 @@ fn start(
         heirs,
         books,
         watched: BTreeMap::new(),
-        free: (0..MOST).rev().collect(),
+        free: (0..MOST).collect(),
         extras,
         awake,
     };
-    Ok((traced, Sightings { ring, seen }))
+    Ok((traced, sightings))
 }
 
 /// `struct sighting`.
@@ -286,6 +280,19 @@ fn heir(tid: u32, bytes: &[u8]) -> Option<Sighting> {
 }
 
 impl Sightings {
+    /// From this ring.
+    fn of(map: &MapHandle) -> libbpf_rs::Result<Self> {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut builder = RingBufferBuilder::new();
+        let taken = Rc::clone(&seen);
+        builder.add(map, move |bytes| {
+            taken.borrow_mut().extend(sighting(bytes));
+            0
+        })?;
+        let ring = builder.build()?;
+        Ok(Self { ring, seen })
+    }
+
     /// Waits for at most `limit` for something to be seen.
     pub(crate) fn wait(&self, limit: Duration) -> Vec<Sighting> {
         // Interrupted by a signal: then there is nothing, or something next time.
@@ -298,7 +305,7 @@ impl Traced {
     pub(crate) fn watch(&mut self, key: &ThreadKey) -> io::Result<()> {
         let slot = self
             .free
-            .pop()
+            .pop_front()
             .ok_or_else(|| io::Error::other(format!("{MOST} threads are watched already")))?;
         let book = self.books.get(slot);
         for zero in [&book.busy, &book.since] {
@@ -313,7 +320,7 @@ impl Traced {
         book.vcpu.store(vcpu, Ordering::Release);
         let (tid, value) = (key.tid.to_ne_bytes(), (slot as u32).to_ne_bytes());
         if let Err(error) = self.index.update(&tid, &value, MapFlags::ANY) {
-            self.free.push(slot);
+            self.free.push_back(slot);
             return Err(io::Error::other(error));
         }
         self.watched.insert(key.tid, Watched { slot, told: 0 });
@@ -325,7 +332,7 @@ impl Traced {
             // It can only fail because it is not there.
             let _ = self.index.delete(&tid.to_ne_bytes());
             self.books.get(watched.slot).tid.store(0, Ordering::Relaxed);
-            self.free.push(watched.slot);
+            self.free.push_back(watched.slot);
         }
     }
 
@@ -388,6 +395,7 @@ impl Traced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::os::unix::fs::OpenOptionsExt;
 
     #[test]
@@ -436,6 +444,22 @@ mod tests {
         }
         let book = traced.books.get(traced.watched[&tid].slot);
         assert_eq!(book.under_way.load(Ordering::Acquire), 0);
+    }
+
+    /// Where BPF may look. A request that is under way as its thread is let go has the number of that slot.
+    #[test]
+    fn a_slot_is_not_the_next_one_again() {
+        let Ok((mut traced, _sightings)) = trace(&MigraterParams::default()) else {
+            return; // not allowed here
+        };
+        let (tgid, tid, start) = (std::process::id(), std::process::id(), 0);
+        let mut slots = BTreeSet::new();
+        for _ in 0..MOST {
+            traced.watch(&ThreadKey { tgid, tid, start }).unwrap();
+            slots.insert(traced.watched[&tid].slot);
+            traced.unwatch(tid);
+        }
+        assert_eq!(slots.len(), MOST);
     }
 
     const BLOCK: usize = 4096;

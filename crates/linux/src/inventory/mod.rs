@@ -20,8 +20,15 @@ pub use identity::{Identity, Manager};
 pub use proof::Proof;
 pub use role::Role;
 
+use corun_model::counted;
 use corun_system::procfs::Proc;
 use std::path::Path;
+
+/// Threads of a process that are looked at. Who may use /dev/kvm may have a hundred thousand beside one vCPU; while they are
+/// looked at no promise is watched, and after 5 s of that all VMs are in fair order. KVM has 4096 vCPUs in a VM at most.
+pub(crate) const MOST_THREADS: usize = 8192;
+/// VMs that are looked at: as many as the dispatcher serves.
+const MOST_MACHINES: usize = corun_dispatcher::MAX_VMS;
 
 /// A thread of a VM. Numbers of threads are used again, but not with the same start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +58,8 @@ pub struct Machine {
     pub cgroup: Option<String>,
     /// vCPUs in their order, then the others.
     pub threads: Vec<Thread>,
+    /// How many more it has, which are not looked at, since they began after too many others.
+    pub beyond: usize,
 }
 
 impl Machine {
@@ -63,19 +72,42 @@ impl Machine {
     }
 }
 
-/// All VMs of the host whose files lie below `root`, by process number.
+/// The VMs of the host whose files lie below `root`, by process number: all, but for what [`left_out`] tells.
 pub fn machines(root: &Path) -> Vec<Machine> {
     let mut processes = Proc::below(root).processes();
     processes.sort_unstable();
     let found = processes.into_iter();
-    found.filter_map(|tgid| machine(root, tgid)).collect()
+    let found = found.filter_map(|tgid| machine(root, tgid));
+    found.take(MOST_MACHINES).collect()
+}
+
+/// What of these VMs, which are all that [`machines`] has found, was not looked at, for people.
+pub(crate) fn left_out<'a>(found: impl Iterator<Item = &'a Machine> + Clone) -> Vec<String> {
+    let mut notes = Vec::new();
+    if found.clone().count() >= MOST_MACHINES {
+        notes.push(format!(
+            "no more than {MOST_MACHINES} VMs are looked at, those with the lowest numbers of processes: others are left alone"
+        ));
+    }
+    let threads: usize = found.clone().map(|machine| machine.beyond).sum();
+    let worst = found.max_by_key(|machine| machine.beyond);
+    if let Some(worst) = worst.filter(|_| threads > 0) {
+        notes.push(format!(
+            "{} of VMs are not looked at, most of them of {:?}: of a process no more than {MOST_THREADS} are",
+            counted(threads, "thread"),
+            worst.identity.name
+        ));
+    }
+    notes
 }
 
 /// The VM that process `tgid` is, if it is one.
 pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
     let process = Proc::below(root).process(tgid);
     let role = |tid| Some((tid, Role::of(&process.thread(tid).name()?)));
-    let roles: Vec<(u32, Role)> = process.threads().into_iter().filter_map(role).collect();
+    let listed = process.some_threads(MOST_THREADS);
+    let all_are_listed = listed.len() < MOST_THREADS;
+    let roles: Vec<(u32, Role)> = listed.into_iter().filter_map(role).collect();
     // Most processes are none: of these, nothing else is read.
     if !roles.iter().any(|(_, role)| role.is_vcpu()) {
         return None;
@@ -93,6 +125,12 @@ pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
     };
     let mut threads: Vec<Thread> = roles.into_iter().filter_map(thread).collect();
     threads.sort_by_key(|thread| (thread.role, thread.tid));
+    let count = || process.thread_count().unwrap_or(0) as usize;
+    let beyond = if all_are_listed {
+        0
+    } else {
+        count().saturating_sub(MOST_THREADS)
+    };
     Some(Machine {
         tgid,
         start: process.start()?,
@@ -100,6 +138,7 @@ pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
         identity: identity::of(root, tgid, &process.words()?, cgroup.as_deref()),
         cgroup,
         threads,
+        beyond,
     })
 }
 

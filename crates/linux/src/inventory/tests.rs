@@ -236,3 +236,39 @@ fn names_alone_make_no_vm() {
     host.open(5, 12, "anon_inode:kvm-vcpu:0");
     assert_eq!(proof(), Some(Proof::Kvm));
 }
+
+/// Anybody who may use /dev/kvm can begin a hundred thousand threads beside a vCPU, with whatever names.
+#[test]
+fn of_too_many_threads_only_some_are_looked_at() {
+    let host = FakeHost::new();
+    let names: Vec<_> = (5..MOST_THREADS as u32 + 105)
+        .map(|tid| (tid, "CPU 0/KVM"))
+        .collect();
+    host.process(5, "qemu -name big", "/a.scope", 1, &names);
+    assert_eq!(only(&host).threads.len(), MOST_THREADS);
+}
+
+#[test]
+fn what_is_left_out_is_told() {
+    let host = FakeHost::new();
+    host.process(
+        5,
+        "qemu -name web",
+        "/a.scope",
+        1,
+        &[(5, "qemu"), (6, "CPU 0/KVM")],
+    );
+    let mut found = machines(host.root());
+    assert!(left_out(found.iter()).is_empty());
+    found[0].beyond = 41_808;
+    let many = vec![found[0].clone(); MOST_MACHINES];
+    let [threads] = &left_out(found.iter())[..] else {
+        panic!("of threads only");
+    };
+    assert!(
+        threads.contains("41808 threads") && threads.contains("\"web\""),
+        "{threads}"
+    );
+    assert_eq!(left_out(many.iter()).len(), 2);
+    assert!(left_out(many.iter())[0].contains("1024 VMs"));
+}

@@ -43,6 +43,8 @@ pub(crate) struct Vms {
     pub(crate) list: Vec<Vm>,
     /// How many processes look like VMs, and nothing proves it.
     unproved: usize,
+    /// What there was too much of, in words.
+    left_out: Vec<String>,
     numbers: Numbers,
 }
 
@@ -53,6 +55,7 @@ impl Vms {
         let known: BTreeMap<ThreadKey, PcpuSet> =
             vcpus.map(|vcpu| (vcpu.key, vcpu.allowed)).collect();
         let found = inventory::machines(Path::new("/"));
+        self.left_out = inventory::left_out(found.iter());
         let (found, unproved): (Vec<_>, Vec<_>) = found
             .into_iter()
             .partition(|machine| machine.proof == Proof::Kvm);
@@ -68,8 +71,8 @@ impl Vms {
     }
 
     /// What people should know.
-    pub(crate) fn note(&self) -> Option<String> {
-        (self.unproved > 0).then(|| {
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let unproved = (self.unproved > 0).then(|| {
             format!(
                 "{} by the names of threads, but it cannot be seen whether they have vCPUs of KVM's (that takes \
                  CAP_SYS_PTRACE): they are let alone",
@@ -78,7 +81,8 @@ impl Vms {
                     more => format!("{more} processes look like VMs"),
                 }
             )
-        })
+        });
+        self.left_out.iter().cloned().chain(unproved).collect()
     }
 
     fn vm(

@@ -272,7 +272,7 @@ impl Daemon {
         let failed = failed.map_err(|cause| self.failed(cause))?;
         let vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let mut said = self.policy.status().notes;
-        said.extend(self.vms.note());
+        said.extend(self.vms.notes());
         let news = self.noted.news(said, &failed, vcpus.map(|vcpu| vcpu.key));
         news.iter().for_each(|note| (self.options.notes)(note));
         Ok(())

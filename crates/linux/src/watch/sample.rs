@@ -35,7 +35,10 @@ pub struct VmSample {
     pub at: Nanos,
     /// Its identity, and its threads.
     pub machine: Machine,
-    /// Its cgroup.
+    /// Where the cgroup is that it has to itself: to find that takes listing processes, so whoever else wants to
+    /// know asks here.
+    pub(crate) own_cgroup: Option<PathBuf>,
+    /// What that says.
     pub group: Group,
     /// What was counted, by thread.
     pub threads: BTreeMap<u32, Counted>,
@@ -110,14 +113,15 @@ impl Sampler {
         let threads =
             threads.filter_map(|thread| Some((thread.tid, process.thread(thread.tid).counted()?)));
         let threads = threads.collect();
-        let own = mount.zip(machine.cgroup.as_deref());
+        let within = mount.zip(machine.cgroup.as_deref());
         let is_vm = |process: u32| all.contains(&process);
-        let own =
-            own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path, &is_vm));
+        let own_cgroup =
+            within.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path, &is_vm));
         VmSample {
             at,
             threads,
-            group: own.map_or_else(Group::default, |own| group(&own)),
+            group: own_cgroup.as_deref().map(group).unwrap_or_default(),
+            own_cgroup,
             machine,
         }
     }
@@ -183,6 +187,10 @@ mod tests {
                 ready: 80,
                 turns: 7
             }
+        );
+        assert_eq!(
+            vm.own_cgroup,
+            Some(host.root().join(&base[1..]).join("vm.scope"))
         );
         assert_eq!(vm.group.weight, Some(300));
         assert_eq!(vm.group.throttled, Some(42_000));

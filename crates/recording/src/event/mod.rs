@@ -22,6 +22,19 @@ pub(crate) struct TaskRef {
     pub comm: String,
 }
 
+/// In which context an event happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// In an interrupt (hard, soft or NMI).
+    Interrupt,
+    /// In one that a timer caused.
+    Timer,
+    /// On behalf of the running task.
+    Task,
+    /// The recording does not say.
+    Unknown,
+}
+
 /// What an event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {

@@ -3,13 +3,12 @@
 
 use super::{Blocks, Cause, Damage, Entry, Left, Thread};
 use crate::error::ImportError;
-use crate::event::{self, Event, TaskRef};
+use crate::event::{self, Context, Event, TaskRef};
 use crate::gather::Gather;
 use crate::import::Import;
 use crate::model::{Fact, Format};
 use crate::note::{Note, Place};
 use crate::order::Stamped;
-use crate::text::Context;
 use corun_model::{Nanos, Topology};
 use std::io::Read;
 

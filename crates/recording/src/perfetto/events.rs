@@ -3,10 +3,9 @@
 
 use super::proto::{Bundle, CompactSched, FtraceEvent, SchedSwitch, Woken};
 use crate::error::ImportError;
-use crate::event::{self, Event, Left, TaskRef};
+use crate::event::{self, Context, Event, Left, TaskRef};
 use crate::gather::Gather;
 use crate::order::Stamped;
-use crate::text::Context;
 use corun_model::{Nanos, Topology};
 use std::collections::BTreeMap;
 

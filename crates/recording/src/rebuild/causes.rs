@@ -2,8 +2,8 @@
 //! What wake-ups meant, decided once every task's role is known: what woke a task, and after how much work.
 
 use super::track::{By, RawBurst, Track};
+use crate::event::Context;
 use crate::model::{Burst, Role, WakeCause, Wakers};
-use crate::text::Context;
 use corun_model::{TaskId, VmId};
 
 /// What tells causes apart.
@@ -33,16 +33,13 @@ impl Causes {
                 waker,
                 work,
                 context,
-            } => {
-                if context == Context::Unknown && !self.plausible(waker, wakee) {
-                    WakeCause::External { delay }
-                } else {
-                    WakeCause::Task {
-                        waker: TaskId::from(waker),
-                        waker_work: work,
-                    }
-                }
-            }
+            } => match self.is_meant(waker, wakee, context) {
+                false => WakeCause::External { delay },
+                true => WakeCause::Task {
+                    waker: TaskId::from(waker),
+                    waker_work: work,
+                },
+            },
         };
         Burst {
             wake,
@@ -62,9 +59,7 @@ impl Causes {
                 By::Interrupt => &mut wakers.interrupts,
                 By::Unseen => &mut wakers.unknown,
                 By::Slot { waker, context, .. } => match self.role(waker) {
-                    _ if context == Context::Unknown && !self.plausible(waker, wakee) => {
-                        &mut wakers.interrupts
-                    }
+                    _ if !self.is_meant(waker, wakee, context) => &mut wakers.interrupts,
                     Role::Vcpu { .. } if self.same_vm(waker, wakee) => &mut wakers.siblings,
                     Role::VmThread { .. } if self.same_vm(waker, wakee) => &mut wakers.vm_threads,
                     _ => &mut wakers.others,
@@ -82,14 +77,16 @@ impl Causes {
 
     /// The VM that a task belongs to.
     fn vm(&self, slot: usize) -> Option<VmId> {
-        match self.role(slot) {
-            Role::Vcpu { vm, .. } | Role::VmThread { vm, .. } => Some(vm),
-            Role::Host => None,
-        }
+        self.role(slot).vm()
     }
 
     fn same_vm(&self, a: usize, b: usize) -> bool {
         self.vm(a).is_some() && self.vm(a) == self.vm(b)
+    }
+
+    /// Is a wake-up in this context the running task's doing, and not that of an interrupt?
+    fn is_meant(&self, waker: usize, wakee: usize, context: Context) -> bool {
+        context != Context::Unknown || self.plausible(waker, wakee)
     }
 
     /// Whether the running task may have meant to wake this one: a guess where the recording

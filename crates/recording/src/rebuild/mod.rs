@@ -14,9 +14,8 @@ mod vms;
 
 pub(crate) use finish::finish;
 
-use crate::event::{Event, Left, TaskRef};
+use crate::event::{Context, Event, Left, TaskRef};
 use crate::order::Stamped;
-use crate::text::Context;
 use corun_model::Nanos;
 use corun_model::time::US;
 use std::collections::{BTreeMap, HashMap};
@@ -307,18 +306,17 @@ impl Rebuild {
         if let Some(track) = self.tracks.get_mut(slot) {
             let before = track.seen.wakeups;
             apply(track, woken);
-            let effective = track.seen.wakeups > before;
-            self.note_edge(effective, slot, by);
+            if track.seen.wakeups > before {
+                self.note_edge(slot, by);
+            }
         }
     }
 
-    fn note_edge(&mut self, effective: bool, wakee: usize, by: By) {
+    /// `wakee` became ready by a wake-up: if a task is behind it, that counts between the two.
+    fn note_edge(&mut self, wakee: usize, by: By) {
         let By::Slot { waker, context, .. } = by else {
             return;
         };
-        if !effective {
-            return;
-        }
         let (on_behalf, unknown) = self.edges.entry((waker, wakee)).or_default();
         if context == Context::Task {
             *on_behalf = on_behalf.saturating_add(1);
@@ -427,29 +425,27 @@ impl Rebuild {
 
     /// The living task of this number, which may be one not seen before.
     fn living(&mut self, tid: u32, comm: &str) -> usize {
-        if let Some(&slot) = self.slots.get(&tid) {
-            match self.tracks.get_mut(slot) {
-                Some(track) if !matches!(track.state, State::Gone) => {
-                    if !comm.is_empty() && track.comm != comm {
-                        track.comm = comm.to_string();
-                    }
-                    return slot;
-                }
-                _ => self.oddities.after_exit += 1,
+        let Some(&known) = self.slots.get(&tid) else {
+            return self.add(tid, comm);
+        };
+        let track = self.tracks.get_mut(known);
+        if let Some(track) = track.filter(|track| !matches!(track.state, State::Gone)) {
+            if !comm.is_empty() && track.comm != comm {
+                track.comm = comm.to_string();
             }
-            let slot = self.add(tid, comm);
-            if let Some(track) = self.tracks.get_mut(slot) {
-                track.born(
-                    Woken {
-                        at: self.now,
-                        by: By::Unseen,
-                    },
-                    None,
-                );
-            }
-            return slot;
+            return known;
         }
-        self.add(tid, comm)
+        // Its number is used again, and the fork was not seen.
+        self.oddities.after_exit += 1;
+        let slot = self.add(tid, comm);
+        let woken = Woken {
+            at: self.now,
+            by: By::Unseen,
+        };
+        if let Some(track) = self.tracks.get_mut(slot) {
+            track.born(woken, None);
+        }
+        slot
     }
 
     fn add(&mut self, tid: u32, comm: &str) -> usize {

@@ -4,9 +4,8 @@
 //! A state lasts until an event ends it, so that run, ready and wait time always add up to the
 //! task's life within the recording, even where events are missing.
 
-use crate::event::Left;
+use crate::event::{Context, Left};
 use crate::model::{AtEnd, AtStart, BurstEnd, KvmSeen, TaskObserved};
-use crate::text::Context;
 use corun_model::{Nanos, PcpuId};
 
 /// A wake-up as it was seen; what it means is decided when all roles are known.
@@ -290,14 +289,10 @@ impl Track {
 
     /// It leaves its pCPU.
     pub(super) fn switch_out(&mut self, at: Nanos, left: Left) {
-        let State::Running { since, .. } = self.state else {
+        if !matches!(self.state, State::Running { .. }) {
             return;
-        };
-        let piece = at.saturating_sub(since);
-        self.seen.run += piece;
-        if let Some(burst) = self.bursts.last_mut() {
-            burst.work += piece;
         }
+        self.settle(at);
         self.become_at(at, State::Ready { since: at });
         match left {
             Left::Ready => {}
@@ -349,13 +344,7 @@ impl Track {
 
     /// From waiting to ready.
     fn make_ready(&mut self, woken: Woken) {
-        match self.state {
-            State::Waiting { since } => self.seen.wait += woken.at.saturating_sub(since),
-            State::Created { woken: born } => {
-                self.seen.wait += woken.at.saturating_sub(born.at);
-            }
-            _ => self.seen.wait += woken.at,
-        }
+        self.settle(woken.at);
         self.fresh = !matches!(woken.by, By::Start);
         self.seen.wakeups += u64::from(self.fresh);
         self.begin(woken);

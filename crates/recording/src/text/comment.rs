@@ -99,7 +99,8 @@ impl Stated {
 
     /// Headers that the tools write.
     fn tool(&mut self, text: &str) -> bool {
-        let count = |text: &str| text.trim().parse::<u64>().unwrap_or(0);
+        const LOST: [&str; 3] = ["overrun:", "commit overrun:", "dropped events:"];
+        let lost = LOST.iter().find_map(|name| text.strip_prefix(name));
         if let Some((_, number)) = text.split_once("#P:") {
             self.format = Some(Format::Ftrace);
             self.pcpus(number, "ftrace's `#P:` header");
@@ -107,12 +108,9 @@ impl Stated {
         } else if let Some(number) = text.strip_prefix("cpus=") {
             self.format = Some(Format::TraceCmd);
             self.pcpus(number, "trace-cmd's `cpus=` header");
-        } else if let Some(n) = text.strip_prefix("overrun:") {
-            self.lost = self.lost.saturating_add(count(n));
-        } else if let Some(n) = text.strip_prefix("commit overrun:") {
-            self.lost = self.lost.saturating_add(count(n));
-        } else if let Some(n) = text.strip_prefix("dropped events:") {
-            self.lost = self.lost.saturating_add(count(n));
+        } else if let Some(number) = lost {
+            let events = number.trim().parse().unwrap_or(0);
+            self.lost = self.lost.saturating_add(events);
         } else if text.starts_with("tracer:") {
             self.format = Some(Format::Ftrace);
         } else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The columns of ftrace's own text, which trace-cmd prints too: `COMM-TID`, `(TGID)`, latency.
 
-use super::Context;
 use crate::event;
+use crate::event::Context;
 
 /// Name, thread id and process id before the pCPU column.
 pub(super) fn task(text: &str) -> Result<(&str, u32, Option<u32>), &'static str> {

@@ -11,21 +11,8 @@ pub(crate) mod import;
 pub(crate) mod input;
 mod perf;
 
-use crate::event::{self, Event};
+use crate::event::{self, Context, Event};
 use corun_model::Nanos;
-
-/// In which context an event happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Context {
-    /// In an interrupt (hard, soft or NMI).
-    Interrupt,
-    /// In one that a timer caused.
-    Timer,
-    /// On behalf of the running task.
-    Task,
-    /// The line does not say.
-    Unknown,
-}
 
 /// Where and when an event happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -209,8 +209,6 @@ struct task_ctx {
 	u32 parked_weight; /* and its group_weight */
 	u64 due;	   /* micro.h: when it is due; 0: it has no micro slices */
 	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
-	u64 owed;	   /* enqueue.h: what it was owed when it woke last, ns of vtime, */
-	u64 owed_from;	   /* and its sum.ready then */
 };
 
 /* What the policy wants for a task; written by the control loop only. */

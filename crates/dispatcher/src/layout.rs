@@ -100,8 +100,6 @@ pub struct TaskCtx {
     /// When it is due; 0: it has no micro slices.
     pub due: u64,
     pub parked_since: u64,
-    pub owed: u64,
-    pub owed_from: u64,
 }
 
 /// `struct group_ctx`: which tasks of a cgroup want to run, and what is left of its quota.

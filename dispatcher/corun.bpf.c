@@ -186,6 +186,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	t->woken = 0;
 	t->queued = 0;
 	t->charged = now;
+	group_charged(t, now);
 	t->parked_since = 0;
 	t->sum.switches++;
 	if (t->last_cpu != cpu)

@@ -43,37 +43,24 @@ RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ah
 
 /*
  * `t`, which did not want to run for `away` ns, is behind `here`, the clock of `c`, by more than a
- * credit. It keeps what it is owed for having been ready, up to two of its turns: with long slices
- * it was for long, and had to wait for as long again if that were forgotten whenever it halts for a
- * moment. What others have run while it was away it is not owed: by that the clock went on as fast
- * as it does for all that is there now. How fast it went then is not known; so it is never owed
- * more than when it woke last and for what it has been ready since.
+ * credit. If that was for no longer than two of its turns, it keeps what it is owed for having been
+ * ready, up to what two turns cost: with long slices it was for long, and had to wait for as long
+ * again if that were forgotten whenever it halts for a moment. What others have run while it was
+ * away it is not owed: by that the clock went on as fast as it does for all that is there now.
  */
 RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here,
 		    u64 away)
 {
 	u64 others = shared(c->load) - t->load;
-	u64 ready = t->sum.ready - t->owed_from;
 	u64 lag = here - t->vtime;
+	u64 turns = 2 * slice_of(p);
 	u64 owed = 0;
 
-	if (away > CHARGE_MAX)
-		away = CHARGE_MAX;
-	if (ready > CHARGE_MAX)
-		ready = CHARGE_MAX;
-	if (others && others < ~0u && lag > away * WEIGHT_NEUTRAL / others) {
+	if (away <= turns && others && others < ~0u && lag > away * WEIGHT_NEUTRAL / others)
 		owed = lag - away * WEIGHT_NEUTRAL / others;
-		ready = t->owed + ready * WEIGHT_NEUTRAL / others;
-		if (owed > ready)
-			owed = ready;
-	}
-	if (owed > knobs.sleeper_credit) {
-		u64 rate = fair_rate(p, t);
-		u64 turns = fair_cost(2 * slice_of(p), rate);
-
-		if (owed > turns)
-			owed = turns;
-	}
+	turns = fair_cost(turns, fair_rate(p, t));
+	if (owed > turns)
+		owed = turns;
 	if (owed < knobs.sleeper_credit)
 		owed = knobs.sleeper_credit;
 	t->vtime = here - owed;
@@ -116,8 +103,6 @@ INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	}
 	if (before(t->vtime + knobs.sleeper_credit, here))
 		limit_lag(p, t, c, here, away);
-	t->owed = before(t->vtime, here) ? here - t->vtime : 0;
-	t->owed_from = t->sum.ready;
 	ahead = gang_ahead(t);
 	here = gang_clock(c, here);
 	if (before(here + ahead, t->vtime))

@@ -22,9 +22,7 @@
 #include "platform/platform.h"
 #include "vm.h"
 
-/* Bounds that keep every product below 2^63: no run is charged at a higher rate than this … */
-#define RATE_MAX (RATE_ONE << 14)
-/* … and no more than this at once, ns. */
+/* No more is charged at once than this, ns: with RATE_MAX that keeps every product below 2^63. */
 #define CHARGE_MAX 10000000000ull
 
 static inline bool before(u64 a, u64 b)
@@ -81,15 +79,16 @@ RARE u64 fair_vm_rate(struct task_ctx *t, u64 weight)
 /*
  * How fast the virtual time of `t` grows while it runs. With cgroups, a share among siblings scales
  * what the vCPU has in its cgroup: the shares add up to that of the VM if all siblings want to run.
+ * `mean`: see group_rate().
  */
-static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
+static inline u64 fair_rate_by(struct task_struct *p, struct task_ctx *t, u64 mean)
 {
 	u64 weight = weight_of(p);
 	u64 rate;
 
 	if (t->group) {
 		rate = fair_own_rate(weight);
-		rate = group_rate(t->group, t->group_weight, rate, RATE_MAX);
+		rate = group_rate(t->group, t->group_weight, rate, mean);
 	} else if (t->vm != NO_VM) {
 		rate = fair_vm_rate(t, weight);
 	} else {
@@ -100,6 +99,12 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 	if (rate > RATE_MAX)
 		rate = RATE_MAX;
 	return rate ? rate : 1;
+}
+
+/* The same at this moment. */
+static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
+{
+	return fair_rate_by(p, t, 0);
 }
 
 /* The load of a task with this rate on a pCPU: its share of its VM's weight. */
@@ -137,7 +142,7 @@ static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 no
 
 	if (before(now, t->charged))
 		return;
-	t->vtime += fair_cost(delta, fair_rate(p, t));
+	t->vtime += fair_cost(delta, fair_rate_by(p, t, group_mean(t, delta, now)));
 	t->sum.run += delta;
 	t->charged = now;
 }

@@ -9,9 +9,12 @@
  * tools/sched_ext). A member counts from when its first task wants to run until its last one does
  * not.
  *
+ * A turn is charged by the mean of what wanted to run in the task's own cgroup meanwhile: siblings
+ * often begin and cease to together, as at barriers, so that the moment at which a turn ends tells
+ * little of it. Of the cgroups around that one the moment counts.
+ *
  * What that leaves out. The kernel weighs by pCPU and by averages of the last 32 ms or so, this by
- * the whole host and the moment. Virtual time is charged at the rate of when a turn begins and
- * ends: tasks that come or go meanwhile count from the next turn on. And a cgroup weighs as much on
+ * the whole host and the moment. And a cgroup weighs as much on
  * each pCPU as a task in the root cgroup with the same weight does, where the kernel divides its
  * weight among pCPUs: cgroups compare with each other as they do there, but tasks in the root
  * cgroup itself, which are the kernel's threads, count for as many times less as there are pCPUs.
@@ -27,7 +30,9 @@
 #include "platform/platform.h"
 
 /* Intermediate rates have this many more binary digits. */
-#define GROUP_FINE 10
+#define GROUP_FINE 6
+/* Bound that keeps every product below 2^63: no run is charged at a higher rate than this. */
+#define RATE_MAX ((u64)RATE_ONE << 14)
 /* Bound of the active weight of a cgroup: keeps products below 2^64. */
 #define GROUP_ACTIVE_MAX (1ull << 29)
 
@@ -49,6 +54,44 @@ static inline u64 group_active(struct group_ctx *g)
 	return active < GROUP_ACTIVE_MAX ? active : GROUP_ACTIVE_MAX;
 }
 
+/* The weights that wanted to run in `g` times for how long they did, until `now`; wraps. */
+static inline u64 group_sum(struct group_ctx *g, u64 now)
+{
+	u64 sum = shared(g->sum);
+	u64 since = shared(g->changed);
+
+	return sum + group_active(g) * (now - since);
+}
+
+/* What wants to run in `g` changes `now`: what did so far is added up. */
+static inline void group_add_up(struct group_ctx *g, u64 now)
+{
+	u64 since = exchange(g->changed, now);
+
+	fetch_add(g->sum, group_active(g) * (now - since));
+}
+
+/* `t` has been charged for what it ran until `now`. */
+static inline void group_charged(struct task_ctx *t, u64 now)
+{
+	struct group_ctx *g = t->group ? group_at(t->group - 1) : NULL;
+
+	if (g)
+		t->group_sum = group_sum(g, now);
+}
+
+/*
+ * The mean of what wanted to run in the cgroup of `t` in the last `ns`, since it was last charged.
+ * 0: unknown. The difference may be below 0 if another CPU is adding up at this moment.
+ */
+static inline u64 group_mean(struct task_ctx *t, u64 ns, u64 now)
+{
+	u64 was = t->group_sum;
+
+	group_charged(t, now);
+	return ns && (s64)(t->group_sum - was) > 0 ? (t->group_sum - was) / ns : 0;
+}
+
 /*
  * for_each_group(level, conf, g, group): the cgroup in place `group` - 1, and then the cgroups that
  * enclose it, as long as the body ends in `group = group_around(conf)`.
@@ -68,24 +111,26 @@ static inline u32 group_around(struct group_conf *conf)
 
 /*
  * How fast virtual time grows for a member of `group` that weighs `weight`, beside all others, at
- * most `most`. `rate`: how fast it would grow if the member had the cgroup to itself on the whole
- * host.
+ * most RATE_MAX. `rate`: how fast it would grow if the member had the cgroup to itself on the whole
+ * host. `mean`: the weights in it that want to run; 0: those of this moment.
  */
-CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
+CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 mean)
 {
+	u64 most = RATE_MAX << GROUP_FINE;
 	u64 fine = rate << GROUP_FINE;
 	struct group_conf *conf;
 	struct group_ctx *g;
 	s32 level;
 
-	most <<= GROUP_FINE;
+	if (mean > GROUP_ACTIVE_MAX)
+		mean = GROUP_ACTIVE_MAX;
 	for_each_group (level, conf, g, group) {
 		u64 active, own;
 
 		own = shared(conf->weight);
 		if (!own)
 			break;
-		active = group_active(g);
+		active = !level && mean ? mean : group_active(g);
 		/* The member is one of them, whatever the counts are at this moment. */
 		if (active < weight)
 			active = weight;
@@ -110,10 +155,12 @@ CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 	for_each_group (level, conf, g, group) {
 		u32 others;
 
-		if (level)
+		if (level) {
 			fetch_add(g->below, delta);
-		else
+		} else {
+			group_add_up(g, now_ns());
 			fetch_add(g->own, delta);
+		}
 		others = (u32)fetch_add(g->members, gone ? -1 : 1);
 		if (others != (gone ? 1 : 0))
 			break;

@@ -96,7 +96,7 @@ enum gang_mode {
 #define GROUP_NEUTRAL 1024u
 
 /* Rates are fixed-point: RATE_ONE means that virtual time grows as time does. */
-#define RATE_ONE 1024u
+#define RATE_ONE 16384u
 
 /* A vCPU's share of its VM's weight, fixed point: this is the default. */
 #define SHARE_ONE 65536u
@@ -210,8 +210,7 @@ struct task_ctx {
 	u32 parked_weight; /* and its group_weight */
 	u64 due;	   /* micro.h: when it is due; 0: it has no micro slices */
 	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
-	u64 owed;	   /* enqueue.h: what it was owed when it woke last, ns of vtime, */
-	u64 owed_from;	   /* and its sum.ready then */
+	u64 group_sum;	   /* group.h: group_sum() of its cgroup when it was last charged */
 	u64 beyond;	   /* vm.h: BEYOND*: its VM has found no slot; 0: it has, or is none */
 };
 
@@ -269,6 +268,8 @@ struct group_ctx {
 	u64 freed_at;	/* when something was last left again after the quota had been used up */
 	u32 members;	/* number of its ready or running tasks and such child cgroups */
 	u32 counted;	/* what it has added to `below` of the one around it; 0: nothing */
+	u64 changed; /* when a task of its own last began or ceased to want to run; 0: none has */
+	u64 sum;     /* weights that wanted to run times for how long, up to then, weight x ns */
 };
 
 struct vm_ctx {

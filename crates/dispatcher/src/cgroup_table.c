@@ -77,6 +77,8 @@ static long bpf_map_delete_elem(const void *map, const void *key);
 #define CORUN_PLATFORM_H
 #define shared(lvalue) (*(volatile typeof(lvalue) *)&(lvalue))
 #define fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))
+#define exchange(lvalue, value) raw_exchange(lvalue, value)
+#define now_ns() bpf_ktime_get_ns()
 #define recounted(g, weight, gone) group_recounted(g, weight)
 #define weight_of(p) WEIGHT_NEUTRAL
 #define group_of(p) raw_group_of(p)

@@ -100,8 +100,7 @@ pub struct TaskCtx {
     /// When it is due; 0: it has no micro slices.
     pub due: u64,
     pub parked_since: u64,
-    pub owed: u64,
-    pub owed_from: u64,
+    pub group_sum: u64,
     pub beyond: u64,
 }
 
@@ -117,6 +116,8 @@ pub struct GroupCtx {
     pub freed_at: u64,
     pub members: u32,
     pub counted: u32,
+    pub changed: u64,
+    pub sum: u64,
 }
 
 /// `struct task_struct` of the native build: a host task as the dispatcher sees it.

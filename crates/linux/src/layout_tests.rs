@@ -37,8 +37,8 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         queued fresh load urgent urgent_at urgent_from member share home claims over gran
         allot_end allot_run woken_at wakers held_since held_until reserved group
         group_weight parked_for rest hold_no released awaited
-        parked_active parked_weight due parked_since owed
-        owed_from beyond
+        parked_active parked_weight due parked_since group_sum
+        beyond
     }
     same! { TaskCounters = task_counters:
         run ready wait switches wakeups migrations depleted preempted late held kept
@@ -64,7 +64,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         begun woke expired gave_way length longest latest
     }
     same! { GroupCtx = group_ctx:
-        own below left period_end freed_at members counted
+        own below left period_end freed_at members counted changed sum
     }
 }
 

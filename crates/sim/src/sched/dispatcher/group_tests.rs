@@ -4,6 +4,7 @@
 use super::Dispatcher;
 use super::tests::{params, run_gangs};
 use crate::load::{Cgroup, Cgroups, Pattern, Patterns, Quota};
+use crate::testing::{self, Does, Job, Jobs, host};
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
 use corun_model::{DispatcherParams, Gang, Nanos, Placement, Slots};
@@ -126,6 +127,28 @@ fn who_halts_for_a_moment_owes_what_it_has_run() {
     let outcome = run(1, tasks, vec![idle, PLAIN], &[0, 1], 20 * SEC);
     let seen = shares(&outcome, 1);
     assert!(seen[0] < 0.02, "{seen:?}");
+}
+
+/// A vCPU that wakes a sibling and waits for its answer: two want to run for a moment only, and that is when its turn ends.
+/// It costs no more than if the VM had this one alone.
+#[test]
+fn a_turn_costs_what_wanted_to_run_meanwhile() {
+    let asks = |work, to, first| Job::new(Does::Asks { work, to, first });
+    let jobs = vec![
+        asks(29 * MS / 10, 1, true).vcpu(0, 0).on("0"),
+        asks(MS / 20, 0, false).vcpu(0, 1).on("1"),
+        Job::hog().vcpu(1, 0).on("0"),
+    ];
+    let cgroups = Cgroups {
+        all: vec![PLAIN, PLAIN],
+        of_vms: vec![Some(0), Some(1)],
+    };
+    let host = host("1n1l2c1t", 1000);
+    let sched = Dispatcher::new(DispatcherParams::default(), &host);
+    let jobs = Jobs::new(jobs, 1).in_cgroups(cgroups);
+    let (outcome, _) = testing::run(&host, sched, jobs, SEC, 11 * SEC);
+    let got = outcome.tasks[0].2.run as f64 / (10 * SEC) as f64;
+    assert!((0.47..0.53).contains(&got), "{got}");
 }
 
 /// VMs of as many vCPUs as pCPUs have what they weigh, wherever their vCPUs came to be.

@@ -102,6 +102,27 @@ fn interruptions_cost_nobody_his_share() {
     assert!(most - least <= 91 * MS, "{got:?}");
 }
 
+/// With long slices it is for long that a task waits for its turn: what it is owed for that it keeps while it halts for a
+/// moment, however far turns of others have moved the clock meanwhile.
+#[test]
+fn who_halts_for_a_moment_keeps_what_it_is_owed() {
+    let mut jobs = vec![Job::new(Does::Cycles {
+        work: MS,
+        sleep: 9 * MS,
+        spread: 0,
+    })];
+    jobs.extend((1..6).map(|vm| Job::hog().vcpu(vm, 0)));
+    let params = DispatcherParams {
+        slice: 30 * MS,
+        ..DispatcherParams::default()
+    };
+    let host = host("1n1l1c1t", 1000);
+    let sched = Dispatcher::new(params, &host);
+    let (outcome, _) = run(&host, sched, Jobs::new(jobs, 1), SEC, 21 * SEC);
+    let got = outcome.tasks[0].2.run as f64 / (20 * SEC) as f64;
+    assert!(got > 0.09, "{got} of a tenth");
+}
+
 #[test]
 fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
     // A daemon with the weight of nice -20, as heavy as all the others together.

@@ -149,7 +149,7 @@ RARE void starts_unqueued(struct task_struct *p, struct task_ctx *t, struct cpu_
 	u64 here;
 
 	here = fair_arrive(t, c, cpu);
-	bound_lag(p, t, here);
+	bound_lag(p, t, c, here);
 	t->rest = 0;
 	if (changed)
 		return;

@@ -149,7 +149,7 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 	turn_cut(t, c, now);
 	looks = !t->rest && balance_is_due(c, now);
 	ran = looks && shared(c->runs);
-	if (looks && pull_busy(cpu, 0, now))
+	if (looks && pull_busy(cpu, 0, slice_of(prev), now))
 		return;
 	/*
 	 * For a move that fails the kernel unlocks the runqueue: a task that woke may have been

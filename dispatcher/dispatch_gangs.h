@@ -96,7 +96,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	}
 	rank = rank_beside(rank, best.bound, &best, cpu, t ? compared(t->member, t->vm) : NO_VM);
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
-	if (looks && pull_busy(cpu, best.awake, now))
+	if (looks && pull_busy(cpu, best.awake, knobs.slice, now))
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;

@@ -51,6 +51,7 @@ RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ah
 RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here,
 		    u64 away)
 {
+	u64 credit = fair_span(c, t->load, knobs.sleeper_credit);
 	u64 others = shared(c->load) - t->load;
 	u64 lag = here - t->vtime;
 	u64 turns = 2 * slice_of(p);
@@ -61,9 +62,7 @@ RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	turns = fair_cost(turns, fair_rate(p, t));
 	if (owed > turns)
 		owed = turns;
-	if (owed < knobs.sleeper_credit)
-		owed = knobs.sleeper_credit;
-	t->vtime = here - owed;
+	t->vtime = here - (owed < credit ? credit : owed);
 }
 
 /*
@@ -71,13 +70,13 @@ RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
  * a slice behind at most, or it would run for long before any task that wakes. One that a quota
  * kept waiting is owed no more than one that slept.
  */
-static inline void bound_lag(struct task_struct *p, struct task_ctx *t, u64 here)
+static inline void bound_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here)
 {
 	u64 slice = t->state == TASK_THROTTLED ? 0 : slice_of(p);
 
 	if (slice < knobs.sleeper_credit)
 		slice = knobs.sleeper_credit;
-	t->vtime = later(t->vtime, here - slice);
+	t->vtime = later(t->vtime, here - fair_span(c, t->load, slice));
 }
 
 /*
@@ -97,11 +96,11 @@ INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	here = fair_arrive(t, c, t->cpu);
 	t->rest = 0;
 	if (ready) {
-		bound_lag(p, t, here);
+		bound_lag(p, t, c, here);
 		gang_moved(t, c, was);
 		return;
 	}
-	if (before(t->vtime + knobs.sleeper_credit, here))
+	if (before(t->vtime + fair_span(c, t->load, knobs.sleeper_credit), here))
 		limit_lag(p, t, c, here, away);
 	ahead = gang_ahead(t);
 	here = gang_clock(c, here);

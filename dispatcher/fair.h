@@ -202,6 +202,22 @@ static inline void fair_clock_idles(struct task_ctx *t, struct cpu_ctx *cpu)
 	store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
 }
 
+/*
+ * `ns` of pCPU time as virtual time: what they cost a task of this `load`, or the one that has
+ * `cpu`, whichever is more; and `ns` at most. Where VMs share many pCPUs, virtual time goes far
+ * slower than time (group.h), and a bound that meant milliseconds would mean tenths of a second.
+ */
+static inline u64 fair_span(struct cpu_ctx *cpu, u32 load, u64 ns)
+{
+	u64 rate = shared(cpu->cur_rate);
+
+	if (rate >= RATE_ONE || load <= WEIGHT_NEUTRAL)
+		return ns;
+	if (rate < fair_own_rate(load))
+		rate = fair_own_rate(load);
+	return ns * rate / RATE_ONE;
+}
+
 /* The virtual time of the task that runs on `cpu`, at `now`. */
 static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
 {
@@ -216,7 +232,7 @@ static inline bool fair_preempts(struct task_ctx *t, struct cpu_ctx *cpu, u64 no
 {
 	u64 gran = t->claims ? t->gran : knobs.wakeup_gran;
 
-	return before(t->vtime + gran, fair_current(cpu, now));
+	return before(t->vtime + fair_span(cpu, t->load, gran), fair_current(cpu, now));
 }
 
 #endif

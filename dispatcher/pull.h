@@ -3,11 +3,12 @@
  * Pulling: a pCPU with little to do takes a waiting task from one with much.
  *
  * An idle pCPU takes a task that waits elsewhere (work conservation). A busy one looks after 75 to
- * 100 % of knobs.balance_interval (look_sooner()), between turns: for a pCPU with so much more load
- * that moving a task makes the two more alike; or else for one whose clock is behind, whose tasks
- * are thus owed more time than those here (fairness: five tasks on four pCPUs take turns at being
- * alone). "Owed more" means by at least half the interval and a slice, so that tasks do not swing
- * back and forth: within a turn, every waiting task falls behind by a part of it.
+ * 100 % of knobs.balance_interval and up to a slice (looked_at()), between turns: for a pCPU with
+ * so much more load that moving a task makes the two more alike; or else for one whose clock is
+ * behind, whose tasks are thus owed more time than those here (fairness: five tasks on four pCPUs
+ * take turns at being alone). "Owed more" means by at least half the interval and a slice, so that
+ * tasks do not swing back and forth: within a turn, every waiting task falls behind by a part of
+ * it.
  *
  * If no task waits there is nothing to pull, but SMT cores may be shared while other cores idle. So
  * a task that runs beside a busy SMT sibling leaves for an idle core, at the end of a turn and as
@@ -27,6 +28,7 @@
 #include "occupancy.h"
 #include "placement.h"
 #include "platform/platform.h"
+#include "pool.h"
 #include "slice.h"
 
 /*
@@ -105,6 +107,7 @@ RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 struct pull_rule {
 	u64 lighter_than; /* only tasks with less load; 0: any */
 	u64 before;	  /* only tasks with an earlier virtual time; 0: any */
+	u64 clock;	  /* only tasks that are a slice ahead of this at most; 0: any */
 	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
 	u32 id;		  /* only this task; 0: any */
 	bool idle;	  /* no task that is here may start */
@@ -173,6 +176,8 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
 		if (rule->before && !before(vtime_of(p) + slice_of(p), rule->before))
+			continue;
+		if (rule->clock && before(rule->clock + slice_of(p), vtime_of(p)))
 			continue;
 		if (rule->between && t->rest)
 			continue;
@@ -243,7 +248,7 @@ CALLED u32 some_may_run(s32 from, s32 cpu)
 	u32 may = 0;
 
 	for_each_queued (p, from) {
-		may = allowed(p, cpu);
+		may = allowed(p, cpu) && pool_admits(p, cpu);
 		if (may || ++looked >= PULL_LOOK)
 			break;
 	}
@@ -363,7 +368,8 @@ INLINED bool pull_idle(s32 cpu)
 
 /*
  * Pulls a task from the busiest pCPU that makes the loads of both more alike, as they are now and
- * as they were at the last look.
+ * as they were at the last look. What is pulled runs at once: it must be about to have its turn
+ * there, or tasks that weigh little, of which one always fits, would have a turn for each move.
  */
 static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 {
@@ -378,6 +384,7 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 	more = busier ? shared(busier->load) - mine : 0;
 	store(c->busier_by, more < ~0u ? (u32)more : ~0u);
 	rule->lighter_than = more < last ? more : last;
+	rule->clock = busier ? shared(busier->vnow) : 0;
 	return rule->lighter_than && pull_from(from, cpu, rule);
 }
 
@@ -396,6 +403,7 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 	bool behind;
 
 	rule->lighter_than = 0;
+	rule->clock = 0;
 	rule->before = fair_current(c, now) - knobs.balance_interval / 2;
 	behind = other && before(shared(other->cur_vtime), rule->before);
 	store(c->behind, behind);
@@ -415,29 +423,32 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 }
 
 /*
- * How much sooner than after the interval `cpu` looks next, up to a quarter of it (assumed): by no
- * pattern, for turns have one. If a look always came at the same place of it, it would see the same
- * task wait each time.
+ * When the interval begins after which `cpu`, where turns of `slice` ns end, looks next: up to a
+ * quarter of it sooner than now (assumed), by no pattern, for turns have one. If a look always came
+ * at the same place of it, it would see the same task wait each time. As it would with turns that
+ * are about as long as the interval or longer, at whose ends it looks: then up to a slice later.
  */
-static inline u64 look_sooner(s32 cpu, u64 now)
+static inline u64 looked_at(s32 cpu, u64 slice, u64 now)
 {
-	u32 scattered = ((u32)(now >> 10) + (u32)cpu) * SCATTER >> 16;
+	u32 sooner = ((u32)(now >> 10) + (u32)cpu) * SCATTER >> 16;
+	u32 later = (sooner + 1) * SCATTER >> 16;
+	u64 from = now - ((knobs.balance_interval >> 2) * sooner >> 16);
 
-	return (knobs.balance_interval >> 2) * scattered >> 16;
+	return slice > knobs.balance_interval / 2 ? from + (slice * later >> 16) : from;
 }
 
 /*
  * A busy pCPU looks at others: it evens out loads first, and then what tasks are owed. `awake`:
- * number of tasks that have just woken here.
+ * number of tasks that have just woken here. `slice`: of the task whose turn is over, ns.
  */
-CALLED u32 pull_busy(s32 cpu, u32 awake, u64 now)
+CALLED u32 pull_busy(s32 cpu, u32 awake, u64 slice, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 	struct pull_rule rule = {.between = true};
 
 	if (!c)
 		return false;
-	store(c->balanced_at, now - look_sooner(cpu, now));
+	store(c->balanced_at, looked_at(cpu, slice, now));
 	if (!pull_load(cpu, c, &rule))
 		return pull_owed(cpu, c, &rule, awake, now);
 	store(c->behind, 0); /* the last look's finding about clocks is void now */

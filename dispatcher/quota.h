@@ -395,12 +395,12 @@ static inline void release_failed(struct task_struct *p, struct parked *parked)
 		uncount_parked(parked);
 }
 
-/* The virtual time at which a task that left the order at `vtime` returns to that of `c`. */
-static inline u64 place_again(struct cpu_ctx *c, u64 vtime)
+/* The virtual time at which `parked` returns to the order of `c`. */
+static inline u64 place_again(struct cpu_ctx *c, struct parked *parked)
 {
-	u64 earliest = shared(c->vnow) - knobs.sleeper_credit;
+	u64 earliest = shared(c->vnow) - fair_span(c, parked->load, knobs.sleeper_credit);
 
-	return later(vtime, earliest);
+	return later(parked->vtime, earliest);
 }
 
 /* In how many ns the first of the tasks that stay parked is due; 0: none stays. */
@@ -452,7 +452,7 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 		if (!to)
 			continue;
 		release_begins(p, &parked);
-		moved = requeue(p, parked.to, place_again(to, parked.vtime));
+		moved = requeue(p, parked.to, place_again(to, &parked));
 		if (moved)
 			call_idle(p, parked.to);
 		else

@@ -54,7 +54,7 @@ static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 /* `c` is busy: is it time to look at other pCPUs (pull.h)? */
 static inline bool balance_is_due(struct cpu_ctx *c, u64 now)
 {
-	return now - shared(c->balanced_at) >= knobs.balance_interval;
+	return !before(now, shared(c->balanced_at) + knobs.balance_interval);
 }
 
 /* Does a task wait for any pCPU? */

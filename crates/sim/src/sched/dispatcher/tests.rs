@@ -133,6 +133,22 @@ fn a_thread_that_serves_a_vm_is_in_its_pool() {
     }
 }
 
+/// Three vCPUs take turns on the two pCPUs of their pool, though pCPU 0, another pool's, is more crowded.
+#[test]
+fn a_crowded_pool_does_not_keep_others_from_balancing() {
+    use crate::testing::{Job, Jobs, run_shares, shared};
+    let jobs = (0..7).map(|n| Job::hog().vcpu(u32::from(n > 2), n));
+    let jobs = Jobs::new(jobs.collect(), 1);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params(3));
+    let outcome = Simulation::new(params(3), Box::new(dispatcher), Box::new(jobs), None)
+        .with_policy(shared::in_pools(&[1, 1, 1, 0, 0, 0, 0]))
+        .run(2 * SEC, 22 * SEC, |_| {});
+    let shares = run_shares(&outcome);
+    for share in &shares[..3] {
+        assert!((share - 2.0 / 3.0).abs() < 0.07, "{shares:?}");
+    }
+}
+
 #[test]
 fn balance_never_stacks_and_free_does() {
     let hogs = || {

@@ -123,6 +123,42 @@ fn who_halts_for_a_moment_keeps_what_it_is_owed() {
     assert!(got > 0.09, "{got} of a tenth");
 }
 
+/// Four on three pCPUs take turns at being alone, with turns that are longer than busy pCPUs wait between two looks, too.
+#[test]
+fn equals_have_equal_shares_with_long_slices() {
+    for slice in [30 * MS, 60 * MS, 90 * MS] {
+        let params = DispatcherParams {
+            slice,
+            ..DispatcherParams::default()
+        };
+        let jobs = Jobs::new((0..4).map(|vm| Job::hog().vcpu(vm, 0)).collect(), 1);
+        let host = host("1n1l3c1t", 1000);
+        let sched = Dispatcher::new(params, &host);
+        let (outcome, _) = run(&host, sched, jobs, 2 * SEC, 32 * SEC);
+        for share in run_shares(&outcome) {
+            assert!((share - 0.75).abs() < 0.07, "{slice}: {share}");
+        }
+    }
+}
+
+/// Tasks that weigh little fit any difference of load: they do not have a turn of 30 ms for each move.
+#[test]
+fn who_weighs_little_has_no_turn_for_being_moved() {
+    let light = (0..12).map(|n| Job::hog().weight(1).vcpu(0, n));
+    let heavy = (1..13).map(|vm| Job::hog().vcpu(vm, 0));
+    let params = DispatcherParams {
+        slice: 30 * MS,
+        ..DispatcherParams::default()
+    };
+    let jobs = Jobs::new(light.chain(heavy).collect(), 1);
+    let host = host("1n1l8c1t", 1000);
+    let sched = Dispatcher::new(params, &host);
+    let (outcome, _) = run(&host, sched, jobs, 2 * SEC, 22 * SEC);
+    let got: f64 = run_shares(&outcome)[..12].iter().sum();
+    // 12 of 1,212 hundredths of eight pCPUs, 0.08; and a turn of 50 us a second for who would starve.
+    assert!(got < 0.12, "{got}");
+}
+
 #[test]
 fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
     // A daemon with the weight of nice -20, as heavy as all the others together.

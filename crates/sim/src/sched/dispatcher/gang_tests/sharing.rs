@@ -137,6 +137,15 @@ fn a_gang_that_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     assert!(called > 0.7 * without, "{called}, {without} without calls");
 }
 
+/// Two gangs of four and a VM of one vCPU on four pCPUs: calls keep that one waiting for some slices, which it has back
+/// though it is moved meanwhile.
+#[test]
+fn a_gang_that_calls_siblings_leaves_a_small_vm_its_share() {
+    let (outcome, _) = starts(4, hogs(&[4, 4, 1], MS), Gang::Dynamic, 20 * SEC);
+    let (share, longest) = (run_shares(&outcome)[8], outcome.vms[2].ready_waits.max());
+    assert!(share > 0.29 && longest < 60 * MS, "{share}, {longest} ns");
+}
+
 /// Seven vCPUs that compute and one that sleeps for most of the time, on four pCPUs: the one that shares its pCPU with
 /// the sleeper alone takes turns with the others at that.
 #[test]

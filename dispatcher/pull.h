@@ -425,16 +425,17 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 /*
  * When the interval begins after which `cpu`, where turns of `slice` ns end, looks next: up to a
  * quarter of it sooner than now (assumed), by no pattern, for turns have one. If a look always came
- * at the same place of it, it would see the same task wait each time. As it would with turns that
- * are about as long as the interval or longer, at whose ends it looks: then up to a slice later.
+ * at the same place of it, it would see the same task wait each time. It looks at ends of turns; if
+ * these are longer than that quarter, a look is up to a slice later, or always at the same one.
  */
 static inline u64 looked_at(s32 cpu, u64 slice, u64 now)
 {
 	u32 sooner = ((u32)(now >> 10) + (u32)cpu) * SCATTER >> 16;
-	u32 later = (sooner + 1) * SCATTER >> 16;
-	u64 from = now - ((knobs.balance_interval >> 2) * sooner >> 16);
+	u32 after = (sooner + 1) * SCATTER >> 16;
+	u64 quarter = knobs.balance_interval >> 2;
+	u64 from = now - (quarter * sooner >> 16);
 
-	return slice > knobs.balance_interval / 2 ? from + (slice * later >> 16) : from;
+	return slice > quarter ? from + (slice * after >> 16) : from;
 }
 
 /*

@@ -263,7 +263,11 @@ fn new_weights_of_vcpus_hold_at_once() {
     seen.vms[0].vcpus[0].weight = 300;
     let plan = ask(&mut policy, &seen);
     let parts = [0, 1].map(|vcpu| claim(&plan, vcpu).allotment / MS);
-    assert_eq!(parts, [87, 33], "400 of 600, of two pCPUs, and no more than may be promised");
+    assert_eq!(
+        parts,
+        [87, 33],
+        "400 of 600, of two pCPUs, and no more than may be promised"
+    );
 }
 
 /// A VM that has just joined had no slice yet, so that it cannot have used one up: its weights stay

@@ -24,6 +24,7 @@ RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 
 	if (!t || !may_go_on(prev, t, now))
 		return RANK_NOT;
+	gang_compared(prev, t, now);
 	r = ranked(t, cpu, true, now);
 	return rank_of(&r);
 }
@@ -45,6 +46,29 @@ static inline bool lets_first(struct task_ctx *t, struct gang_choice *best)
 	if (t && t->over & TURN_OVER)
 		return true;
 	return !before(best->bound + SLICE_MIN, best->vtime);
+}
+
+/*
+ * The `rank` of `t`, which runs, given the tasks that wait: a vCPU whose deadline would come in the
+ * next slice does not go on before one that woke and would preempt it by fair order
+ * (gang_asymmetric.h).
+ */
+static inline u32 rank_beside_woken(u32 rank, struct task_ctx *t, struct gang_choice *best)
+{
+	bool late = best->is_woken && before(best->woken + knobs.wakeup_gran, best->bound);
+
+	return t && t->claims && rank == RANK_URGENT && late ? RANK_ORDINARY : rank;
+}
+
+/*
+ * Does the best waiting task, of the same `rank` as `t`, which runs, go first? Of urgent ones the
+ * one that runs goes on, but a vCPU with a deadline (gang_asymmetric.h) waits for an earlier one.
+ */
+static inline bool equal_goes_first(struct task_ctx *t, u32 rank, struct gang_choice *best)
+{
+	if (rank == RANK_URGENT)
+		return t && t->claims && before(best->urgent_at, t->urgent_at);
+	return lets_first(t, best);
 }
 
 /* Has the slot ended in which `t` was dispatched? */
@@ -95,13 +119,13 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		best_waiting(cpu, &best);
 	}
 	rank = rank_beside(rank, best.bound, &best, cpu, t ? compared(t->member, t->vm) : NO_VM);
+	rank = rank_beside_woken(rank, t, &best);
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
 	if (looks && pull_busy(cpu, best.awake, knobs.slice, now))
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
-	better =
-	    best.rank > rank || (best.rank == rank && rank != RANK_URGENT && lets_first(t, &best));
+	better = best.rank > rank || (best.rank == rank && equal_goes_first(t, rank, &best));
 	if (better && best.id && take(cpu, best.id)) {
 		store(c->brief, t && interrupts_woken(t, &best));
 		return;

@@ -8,17 +8,21 @@
  * The weight scales the vCPU's share of the VM's weight (fair.h). The latency is a bound: a vCPU
  * that has been ready for this long is next, before all tasks whose deadline has not come; among
  * several, the one with the earliest deadline is. It counts from a wake-up, or from when the vCPU
- * lost its pCPU before its slice was over; a vCPU that has used up a slice takes its place in fair
- * order. The bound holds for as much run time in a period as the policy has allotted to the vCPU,
- * its entitlement, so that a vCPU that has had its due out of turn waits like any other task. Only
- * a latency below the neutral one is a promise: not every vCPU can be next within the latency that
- * all have, and in fair order each has its turn anyway.
+ * lost its pCPU or, its slice being over, could have. The bound holds for as much run time in a
+ * period as the policy has allotted to the vCPU, its entitlement, so that a vCPU that has had its
+ * due out of turn waits like any other task, until its next period begins. Only a latency below the
+ * neutral one is a promise: not every vCPU can be next within the latency that all have, and in
+ * fair order each has its turn anyway.
  *
  * A pCPU picks again when a slice ends. So a vCPU is next if its deadline comes before the end of
- * one more slice. A vCPU that wakes preempts the running task if its deadline comes before that
- * task's slice ends, since the timer of another pCPU cannot be set from here; otherwise it waits.
- * The latency also scales the lead in virtual time with which a waking vCPU preempts at once: in
- * Linux, that lead (sched_wakeup_granularity) is the latency, one for all.
+ * one more slice; if it is the one whose slice has ended, it goes on. Otherwise a vCPU that computes
+ * without a pause would have no more than fair order gives it, however low its latency is. But it
+ * does not keep out tasks that woke and would preempt it by fair order.
+ *
+ * A vCPU that wakes preempts the running task if its deadline comes before that task's slice ends,
+ * since the timer of another pCPU cannot be set from here; otherwise it waits. The latency also
+ * scales the lead in virtual time with which a waking vCPU preempts at once: in Linux, that lead
+ * (sched_wakeup_granularity) is the latency, one for all.
  *
  * The deadline is in t->urgent_at, by which gang_pick.h orders urgent tasks of all modes.
  *
@@ -50,7 +54,10 @@ static inline void asymmetric_weigh(struct task_struct *p, struct task_ctx *t, s
 	t->active_weight = weight;
 }
 
-/* How long `t` may still run in its period under the promise of its latency. */
+/*
+ * How long `t` may still run in its period under the promise of its latency. If it runs, what it
+ * has run since it was last charged counts too, in the period in which this is asked.
+ */
 static inline u64 asymmetric_left(struct task_ctx *t, u64 allotment, u64 period, u64 now)
 {
 	u64 used;
@@ -60,6 +67,8 @@ static inline u64 asymmetric_left(struct task_ctx *t, u64 allotment, u64 period,
 		t->allot_run = t->sum.run;
 	}
 	used = t->sum.run - t->allot_run;
+	if (t->state == TASK_RUNNING && before(t->charged, now))
+		used += now - t->charged;
 	return used < allotment ? allotment - used : 0;
 }
 
@@ -99,15 +108,22 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 	allotment = shared(conf->allotment);
 	period = shared(g->conf->period);
 	left = asymmetric_left(t, allotment, period, now);
-	t->urgent_at = left ? now + latency : 0;
+	t->urgent_at = (left ? now : t->allot_end) + latency;
+	if (!allotment)
+		t->urgent_at = 0;
 }
 
-/* Does `t` give up its pCPU with some of its slice left? */
-static inline bool asymmetric_cut_short(struct task_ctx *t, u64 now)
+/*
+ * The slice of `t`, which runs and wants to go on, may be over: then it has a deadline as if it lost
+ * its pCPU now. Not if it yielded: then it takes its place in fair order.
+ */
+static inline void asymmetric_slice_over(struct task_struct *p, struct task_ctx *t, struct gang *g,
+					 u64 now)
 {
 	struct cpu_ctx *c = cpu_at(t->cpu);
 
-	return c && before(now, shared(c->slice_end));
+	if (c && !(t->over & TURN_OVER) && !before(now, shared(c->slice_end)))
+		asymmetric_claim(p, t, g, true, now);
 }
 
 /* The VM of `t` is in another mode now: ends its claims. */
@@ -139,7 +155,7 @@ static inline bool asymmetric_preempts(struct task_ctx *t, struct cpu_ctx *c)
 
 static inline u32 asymmetric_rank(struct ranked *r)
 {
-	if (!r->runs && r->urgent_at && before(r->urgent_at, r->now + knobs.slice))
+	if (r->urgent_at && before(r->urgent_at, r->now + knobs.slice))
 		return RANK_URGENT;
 	return RANK_ORDINARY;
 }

@@ -194,6 +194,18 @@ RARE void gang_state(struct task_ctx *t, u32 state, u64 now)
 		relaxed_state(&g, t, state, now);
 }
 
+/* `t`, which runs on a host with gangs and wants to go on, is compared with waiting tasks. */
+static inline void gang_compared(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	struct gang g;
+
+	if (!t->claims)
+		return;
+	g = gang_of(t);
+	if (g.conf && g.mode == GANG_ASYMMETRIC)
+		asymmetric_slice_over(p, t, &g, now);
+}
+
 /* `t`, a vCPU of a gang, gives up its pCPU; `runnable`: it wants to run on. */
 RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
 {
@@ -204,9 +216,7 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 	 * nothing else ends a turn before its slice is over.
 	 */
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
-		asymmetric_claim(p, t, &g,
-				 runnable && !(t->over & TURN_OVER) && asymmetric_cut_short(t, now),
-				 now);
+		asymmetric_claim(p, t, &g, runnable && !(t->over & TURN_OVER), now);
 	if (g.ctx && (g.mode == GANG_DYNAMIC || is_relaxed(&g)))
 		dynamic_stopped(&g, id_of(p), now);
 	if (g.mode == GANG_DEMAND && !runnable)

@@ -108,10 +108,12 @@ pub fn constants() -> Vec<Parameter> {
     vec![
         of(
             "corun_policies::jupiter::dats::FLOOR",
-            "by which factor at most the weight of a vCPU falls below the mean of its VM",
+            "by which factor at most the weight of a vCPU falls below the mean of its VM; and which part of a period a \
+             vCPU may not have out of turn, as divisor",
             dats::FLOOR,
             "times",
-            "assumed: who idled for long is not to starve when it wakes; the dissertation has no bound",
+            "assumed: who idled for long is not to starve when it wakes, nor who shares a pCPU with a vCPU that is \
+             hurried; the dissertation has no bound",
         ),
         of(
             "corun_policies::jupiter::dats::CEILING",

@@ -47,6 +47,16 @@ fn claim(plan: &Plan, task: u32) -> Claim {
     told.and_then(|told| told.claim).unwrap()
 }
 
+/// The one busy vCPU of a VM that is entitled to two pCPUs: its slice is a whole period.
+#[test]
+fn nobody_is_promised_a_whole_period_out_of_turn() {
+    let mut policy = Jupiter::default();
+    let alone = |used| vec![(used, Doing::Ready, 16), SLEEPER, SLEEPER, SLEEPER];
+    let plan = ask_for(&mut policy, 0, 50, &[alone(100), vec![HOG; 4]]);
+    let promised = claim(&plan, 0).allotment;
+    assert_eq!(promised, PERIOD - PERIOD / dats::FLOOR);
+}
+
 #[test]
 fn a_host_that_only_computes_is_told_nothing_but_what_is_neutral() {
     let mut policy = Jupiter::default();
@@ -253,7 +263,11 @@ fn new_weights_of_vcpus_hold_at_once() {
     seen.vms[0].vcpus[0].weight = 300;
     let plan = ask(&mut policy, &seen);
     let parts = [0, 1].map(|vcpu| claim(&plan, vcpu).allotment / MS);
-    assert_eq!(parts, [99, 33], "400 of 600, of two pCPUs");
+    assert_eq!(
+        parts,
+        [87, 33],
+        "400 of 600, of two pCPUs, and no more than may be promised"
+    );
 }
 
 /// A VM that has just joined had no slice yet, so that it cannot have used one up: its weights stay

@@ -99,6 +99,12 @@ fn place(seen: &VmSeen, task: TaskId) -> Option<usize> {
     in_sequence.or_else(|| seen.vcpus.iter().position(|vcpu| vcpu.task == task))
 }
 
+/// How much of a period a vCPU may have out of turn. If it never pauses, others on its pCPU still have a part there: as
+/// little as DATS leaves a vCPU of what it had.
+pub(super) fn most_out_of_turn(period: Nanos) -> Nanos {
+    period - period / dats::FLOOR
+}
+
 fn limits(params: &JupiterParams) -> Limits {
     Limits {
         least: params.latency_least,
@@ -418,7 +424,7 @@ impl Vm {
                     share: u32::try_from(share).unwrap_or(u32::MAX).max(1),
                     // Without DASL no vCPU has a latency of its own: all have the host's.
                     latency: if params.dasl { latency } else { 0 },
-                    allotment: vcpu.slice,
+                    allotment: vcpu.slice.min(most_out_of_turn(params.period)),
                 },
                 weight,
             }

@@ -147,6 +147,48 @@ fn a_vcpu_with_allotment_left_runs_within_its_latency() {
     assert!(without.max() > 8 * MS, "{}", without.max());
 }
 
+/// A vCPU that never pauses has what is allotted to it, though that is more than its share by fair
+/// order, and the others have the rest.
+#[test]
+fn a_vcpu_that_computes_has_its_allotment() {
+    let hurried = |allotment| Claim {
+        latency: MS / 2,
+        allotment,
+        ..NEUTRAL
+    };
+    let outcome = second(vec![hog(0), hog(1), hog(2)], vec![hurried(70 * MS)]);
+    let run = outcome.tasks[0].2.run / MS;
+    assert!((690..=730).contains(&run), "{run} ms");
+
+    // Two of them, both with time left in most of the period, take turns.
+    let claims = vec![hurried(40 * MS); 2];
+    let outcome = second(vec![hog(0), hog(1), hog(2)], claims);
+    for vm in 0..2 {
+        let run = outcome.tasks[vm].2.run / MS;
+        assert!((390..=430).contains(&run), "VM {vm}: {run} ms");
+        let waits = &outcome.vms[vm].ready_waits;
+        let median = waits.quantile(0.5);
+        assert!(median <= 4 * MS, "VM {vm}: {median}");
+    }
+}
+
+/// What wakes and is owed much does not wait for the allotment of another to be used up.
+#[test]
+fn a_vcpu_that_computes_keeps_out_nobody_who_wakes() {
+    let wakes = Job::new(Does::Cycles {
+        work: MS,
+        sleep: 19 * MS,
+        spread: 0,
+    });
+    let hurried = Claim {
+        latency: MS / 2,
+        ..NEUTRAL
+    };
+    let outcome = second(vec![hog(0), wakes.vcpu(1, 0)], vec![hurried, NEUTRAL]);
+    let waits = &outcome.vms[1].ready_waits;
+    assert!(waits.max() <= 4 * MS, "{}", waits.max());
+}
+
 /// If no vCPU is to go before others, all wait their turns: the neutral latency is no promise.
 #[test]
 fn with_the_neutral_latency_a_vcpu_waits_its_turn() {
@@ -193,6 +235,31 @@ fn where_all_compute_jupiter_does_as_balance() {
     for vm in 0..4 {
         let [base, now] = [&balance, &jupiter].map(|outcome| run_of(outcome, vm, |t| t.run));
         assert!(now.abs_diff(base) * 100 <= base, "{now} for {base}");
+    }
+}
+
+/// The only busy vCPU of a VM that is entitled to two pCPUs, beside a VM of hogs: it has nearly a pCPU
+/// once Jupiter has found out, and the hog there still has some of it.
+#[test]
+fn a_lone_busy_vcpu_has_its_part_and_starves_nobody() {
+    let idles = |n| Pattern {
+        run: 100_000,
+        sleep: SEC,
+        ..Pattern::hog(Some((0, n)))
+    };
+    let hogs = (0..4).map(|n| Pattern::hog(Some((1, n))));
+    for seed in 1..=4 {
+        let lone = [Pattern::hog(Some((0, 0)))];
+        let tasks = (lone
+            .into_iter()
+            .chain((1..4).map(idles))
+            .chain(hogs.clone()))
+        .collect();
+        let outcome = under("jupiter", 4, tasks, 2, seed);
+        let part = |vm: usize, n: usize| outcome.vms[vm].vcpus[n].run * 100 / outcome.measured;
+        assert!(part(0, 0) >= 75, "seed {seed}: {} %", part(0, 0));
+        let least = (0..4).map(|n| part(1, n)).min().unwrap();
+        assert!(least >= 5, "seed {seed}: {least} %");
     }
 }
 

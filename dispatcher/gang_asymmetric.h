@@ -15,9 +15,9 @@
  * fair order each has its turn anyway.
  *
  * A pCPU picks again when a slice ends. So a vCPU is next if its deadline comes before the end of
- * one more slice; if it is the one whose slice has ended, it goes on. Otherwise a vCPU that computes
- * without a pause would have no more than fair order gives it, however low its latency is. But it
- * does not keep out tasks that woke and would preempt it by fair order.
+ * one more slice; if it is the one whose slice has ended, it goes on. Otherwise a vCPU that
+ * computes without a pause would have no more than fair order gives it, however low its latency is.
+ * But it does not keep out tasks that woke and would preempt it by fair order.
  *
  * A vCPU that wakes preempts the running task if its deadline comes before that task's slice ends,
  * since the timer of another pCPU cannot be set from here; otherwise it waits. The latency also
@@ -114,8 +114,8 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 }
 
 /*
- * The slice of `t`, which runs and wants to go on, may be over: then it has a deadline as if it lost
- * its pCPU now. Not if it yielded: then it takes its place in fair order.
+ * The slice of `t`, which runs and wants to go on, may be over: then it has a deadline as if it
+ * lost its pCPU now. Not if it yielded: then it takes its place in fair order.
  */
 static inline void asymmetric_slice_over(struct task_struct *p, struct task_ctx *t, struct gang *g,
 					 u64 now)

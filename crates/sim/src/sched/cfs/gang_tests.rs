@@ -190,6 +190,25 @@ fn a_lone_hog_has_its_share_beside_a_gang() {
     assert!((0.1..0.55).contains(&calling), "{calling}");
 }
 
+/// A VM that is owed 0.4 of two pCPUs and wants 0.1, beside four of two vCPUs that compute, whose calls meet its turns
+/// where ticks are in step. Balancing moves it between the pCPUs time and again, which makes up for nothing.
+#[test]
+fn calls_leave_a_light_vcpu_what_it_wants() {
+    for preset in ["2.6.33", "4.x"] {
+        for seed in 1..=6 {
+            let params = host("1n1l2c1t", 250);
+            let light = Job::new(cycles(20 * MS, 180 * MS)).vcpu(0, 0);
+            let gangs = (0..8).map(|n| from(0, 1 + n / 2, n % 2));
+            let jobs = [light].into_iter().chain(gangs).collect();
+            let load = Jobs::new(jobs, seed).with_vm_weights(&[100; 5]);
+            let dynamic = cfs(preset, DYNAMIC, &params);
+            let (outcome, _) = run(&params, dynamic, load, SEC, 6 * SEC);
+            let share = run_shares(&outcome)[0];
+            assert!(share > 0.06, "{preset} {seed}: {share}");
+        }
+    }
+}
+
 /// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back each time
 /// that one of them waits.
 #[test]

@@ -18,9 +18,6 @@ use super::params::CfsParams;
 use crate::sched::fair::{Forest, Generation, Join, Leave, Order, Root, virtual_time};
 use corun_model::{Nanos, PcpuId, TaskId};
 
-/// So many slices ahead a sibling is called in vain, as under corun's dispatcher (dispatcher/gang_pick.h).
-const CALL_LEAD: Nanos = 32;
-
 #[derive(Clone, Copy, Debug)]
 struct Entity {
     weight: u64,
@@ -441,20 +438,16 @@ impl Order for CfsOrder {
         least.map_or(i64::MIN, |least| vruntime(task) - least)
     }
 
-    fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, turn: bool) -> bool {
-        let slice = if turn {
-            CALL_LEAD * self.slice_as(cpu, task, true)
-        } else {
-            0
-        };
-        let slice = virtual_time(slice, self.entity(task).weight);
+    fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, slices: u64) -> bool {
+        let slices = slices * self.slice_as(cpu, task, true);
+        let slices = virtual_time(slices, self.entity(task).weight);
         let gran = match self.params.generation {
             Generation::Linux2_6_33 if self.groups_compare(other, task) => 0,
             _ => self.params.wakeup_granularity,
         };
         let gran = virtual_time(gran, self.entity(other).weight);
         let lead = self.entity(task).vruntime - self.entity(other).vruntime;
-        lead > slice + gran
+        lead > slices + gran
     }
 
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {

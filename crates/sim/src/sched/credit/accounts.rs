@@ -32,6 +32,8 @@ struct Account {
     charged: i64,
     active: bool,
     parked: bool,
+    /// What a turn of its own costs, if a policy has said how long that is.
+    turn: i64,
 }
 
 impl Account {
@@ -119,6 +121,11 @@ impl Accounts {
         self.per_slice = params.credits_per_slice();
     }
 
+    /// A policy has turns of `task` last this long.
+    pub(super) fn set_turn(&mut self, task: TaskId, turn: Nanos) {
+        self.accounts[task.index()].turn = (turn * CREDITS_PER_MS / MS) as i64;
+    }
+
     pub(super) fn know_vms(&mut self, vms: &[VmInfo]) {
         let domain = |vm: &VmInfo| Domain {
             weight: vm.weight.map(scaled),
@@ -162,6 +169,7 @@ impl Accounts {
             charged: 0,
             active: false,
             parked: false,
+            turn: 0,
         });
         let domain = &mut self.domains[domain];
         domain.weight.get_or_insert(scaled(weight));
@@ -274,6 +282,9 @@ impl Accounts {
     /// An active vCPU earns credit. Returns what it has now.
     fn earn(&mut self, task: TaskId, credit: i64, cap: Option<i64>, changes: &mut Changes) -> i64 {
         let account = &mut self.accounts[task.index()];
+        // Of turns that last longer than accounting's period most would be forgiven, and of what is saved up
+        // between them half lost.
+        let bound = self.per_slice.max(account.turn);
         account.credit += credit;
         if account.credit < 0 {
             account.priority = Priority::Over;
@@ -281,14 +292,14 @@ impl Accounts {
                 account.parked = true;
                 changes.parked.push(task);
             }
-            account.credit = account.credit.max(-self.per_slice);
+            account.credit = account.credit.max(-bound);
             return account.credit;
         }
         account.priority = Priority::Under;
         if std::mem::take(&mut account.parked) {
             changes.unparked.push(task);
         }
-        if account.credit > self.per_slice {
+        if account.credit > bound {
             account.active = false;
             account.credit /= 2;
             let domain = account.domain;
@@ -410,5 +421,21 @@ mod tests {
         all.boost(task);
         assert_eq!(all.priority(task), Priority::Over);
         assert_eq!(credits(&all), [-300], "a slice's worth of debt at most");
+    }
+
+    /// One whose turns are longer than accounting's period may owe and save up what one costs.
+    #[test]
+    fn bounds_are_those_of_a_turn() {
+        let mut all = accounts(1, &[(100, 0, 1)]);
+        let task = TaskId(0);
+        all.set_turn(task, 90 * MS);
+        all.start(task, 0);
+        all.stop(task, 120 * MS);
+        all.hand_out();
+        assert_eq!(credits(&all), [-900]);
+        (0..3).for_each(|_| drop(all.hand_out()));
+        assert_eq!(credits(&all), [900]);
+        all.hand_out();
+        assert_eq!(credits(&all), [600], "1200 halved");
     }
 }

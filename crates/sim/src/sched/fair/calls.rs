@@ -22,7 +22,10 @@
 //! - Siblings that wake up later are not called: they were not runnable.
 //! - Algorithm 3 calls every sibling, "only when the scheduler normally selects the first", and "as a result, we still
 //!   preserve fairness among VMs". So a call waits while the sibling is further ahead of somebody there than by 32
-//!   slices, as under corun's dispatcher (assumed: shares are kept in the long run). Beside one that woke and has
+//!   slices, as under corun's dispatcher (assumed: shares are kept in the long run). That is between gangs, of which
+//!   each gets by its own calls what it loses by others'. Beside one that has no siblings it waits while the sibling is
+//!   ahead by more than four slices: where ticks are in step, calls take each of its turns, and it is behind without
+//!   end, since what it waits for it loses when it sleeps or is moved. Beside one that woke and has
 //!   not had a slice since, it waits while the sibling is ahead by the granularity within which
 //!   `pick_next_entity()` lets others say which should be next "if it's not unfair"
 //!   (`wakeup_preempt_entity()`): what a sleeper is owed is bounded, so that it would lose for good what it waits for calls. Without that, a VM that computes
@@ -32,6 +35,11 @@ use super::gang::State;
 use super::{Fair, Order, RunqueueAccounts};
 use crate::host::Host;
 use corun_model::{Nanos, PcpuId, TaskId};
+
+/// So many slices ahead a sibling is called in vain, as under corun's dispatcher (dispatcher/gang_pick.h).
+const LEAD: u64 = 32;
+/// The same beside one that has no siblings. A tick rounds a turn up to two or three slices, which must not end calls.
+const LEAD_BESIDE_LONE: u64 = 4;
 
 /// A VM whose siblings were called.
 #[derive(Debug, Default)]
@@ -83,28 +91,35 @@ impl Calls {
         cpu: PcpuId,
         order: &impl Order,
         books: &RunqueueAccounts,
+        alone: impl Fn(TaskId) -> bool,
     ) -> bool {
         let mut others = std::iter::successors(books.members(cpu, true), |&member| {
             books.next_member(member, true)
         });
         !others.any(|other| {
-            let turn = !self.woken[other.index()];
-            other != task && order.is_far_ahead(cpu, task, other, turn)
+            let slices = match self.woken[other.index()] {
+                true => 0,
+                false if alone(other) => LEAD_BESIDE_LONE,
+                false => LEAD,
+            };
+            other != task && order.is_far_ahead(cpu, task, other, slices)
         })
     }
 
-    /// The vCPU that is called to `cpu`, if that is fair; of several the one that had least.
+    /// The vCPU that is called to `cpu`, if that is fair; of several the one that had least. `alone`: has a task no
+    /// siblings?
     pub(super) fn first(
         &self,
         cpu: PcpuId,
         order: &impl Order,
         books: &RunqueueAccounts,
         now: Nanos,
+        alone: impl Fn(TaskId) -> bool,
     ) -> Option<TaskId> {
         let called = self.called[cpu.index()].iter();
         let called = called.filter(|(vm, _)| now < self.gangs[*vm].until);
         let called = called.map(|(_, task)| *task);
-        let called = called.filter(|task| self.is_fair(*task, cpu, order, books));
+        let called = called.filter(|task| self.is_fair(*task, cpu, order, books, &alone));
         called.min_by_key(|task| order.lead(cpu, *task))
     }
 

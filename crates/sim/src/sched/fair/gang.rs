@@ -126,8 +126,13 @@ impl<O: Order> Fair<O> {
         match &mut self.gangs {
             State::None => self.order.pick(cpu),
             State::Dynamic(calls) => {
-                if let Some(called) = calls.first(cpu, &self.order, &self.books, host.now()) {
-                    return Some(called);
+                let alone = |task: TaskId| match self.books.task(task).vm {
+                    Some(vm) => self.siblings[vm].len() == 1,
+                    None => true,
+                };
+                let called = calls.first(cpu, &self.order, &self.books, host.now(), alone);
+                if called.is_some() {
+                    return called;
                 }
                 let next = self.order.pick(cpu)?;
                 if current != Some(next) {

@@ -93,9 +93,9 @@ pub(crate) trait Order {
     }
 
     /// Is `task` ahead of `other`, both members of the runqueue of `cpu`, by more than fair order tells
-    /// (`wakeup_preempt_entity()`), and than by 32 slices as well if a `turn` is to be forgiven?
-    fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, turn: bool) -> bool {
-        let _ = (cpu, task, other, turn);
+    /// (`wakeup_preempt_entity()`) and so many `slices` of its own?
+    fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, slices: u64) -> bool {
+        let _ = (cpu, task, other, slices);
         false
     }
 

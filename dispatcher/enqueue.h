@@ -119,8 +119,6 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 	if (t->state == TASK_WAITING) {
 		t->sum.wakeups++;
 		enter(t, TASK_READY, now);
-		if (t->held_since)
-			hold_end(p, t, now);
 	} else if (t->state == TASK_THROTTLED) {
 		unpark(t, now);
 	}
@@ -130,6 +128,9 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 		t->rest = 0;
 	}
 	activate(p, t);
+	/* What the hold cost is charged by what wants to run, this task included. */
+	if (!ready && t->held_since)
+		hold_end(p, t, now);
 	c = place(p, t, prev);
 	if (c)
 		arrive(p, t, c, ready, away);

@@ -203,15 +203,18 @@ static inline void fair_clock_idles(struct task_ctx *t, struct cpu_ctx *cpu)
 }
 
 /*
- * `ns` of pCPU time as virtual time: what they cost a task of this `load`, or the one that has
+ * `ns` of pCPU time as virtual time: what they cost a task of this `load`, or the one that runs on
  * `cpu`, whichever is more; and `ns` at most. Where VMs share many pCPUs, virtual time goes far
  * slower than time (group.h), and a bound that meant milliseconds would mean tenths of a second.
  */
 static inline u64 fair_span(struct cpu_ctx *cpu, u32 load, u64 ns)
 {
-	u64 rate = shared(cpu->cur_rate);
+	u64 rate;
 
-	if (rate >= RATE_ONE || load <= WEIGHT_NEUTRAL)
+	if (load <= WEIGHT_NEUTRAL)
+		return ns;
+	rate = shared(cpu->runs) ? shared(cpu->cur_rate) : 0;
+	if (rate >= RATE_ONE)
 		return ns;
 	if (rate < fair_own_rate(load))
 		rate = fair_own_rate(load);
@@ -223,8 +226,9 @@ static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
 {
 	u64 since = shared(cpu->cur_since);
 	u64 ran = before(since, now) ? now - since : 0;
+	u64 began = shared(cpu->cur_vtime);
 
-	return shared(cpu->cur_vtime) + fair_cost(ran, shared(cpu->cur_rate));
+	return began + fair_cost(ran, shared(cpu->cur_rate));
 }
 
 /* Is `t`, which just woke, owed so much more than the running task that it should not wait? */
@@ -232,7 +236,11 @@ static inline bool fair_preempts(struct task_ctx *t, struct cpu_ctx *cpu, u64 no
 {
 	u64 gran = t->claims ? t->gran : knobs.wakeup_gran;
 
-	return before(t->vtime + fair_span(cpu, t->load, gran), fair_current(cpu, now));
+	u64 reached;
+
+	gran = fair_span(cpu, t->load, gran);
+	reached = fair_current(cpu, now);
+	return before(t->vtime + gran, reached);
 }
 
 #endif

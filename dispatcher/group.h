@@ -35,6 +35,8 @@
 #define RATE_MAX ((u64)RATE_ONE << 14)
 /* Bound of the active weight of a cgroup: keeps products below 2^64. */
 #define GROUP_ACTIVE_MAX (1ull << 29)
+/* The most that own tasks of a cgroup are taken to weigh: as many as pCPUs, of weight 100. */
+#define MEAN_MOST ((u64)MAX_PCPUS * GROUP_NEUTRAL)
 
 /* The weight of `p` among the members of its cgroup. */
 static inline u32 group_weight(struct task_struct *p)
@@ -44,31 +46,46 @@ static inline u32 group_weight(struct task_struct *p)
 	return weight ? weight : 1;
 }
 
-/* The sum of the weights in a cgroup that want to run. */
-static inline u64 group_active(struct group_ctx *g)
+/*
+ * The sum of the weights in a cgroup that want to run. `mean`: what those of its own tasks are
+ * taken to be; 0: what they are.
+ */
+static inline u64 group_active(struct group_ctx *g, u64 mean)
 {
-	u64 own = shared(g->own);
+	u64 own = mean ? mean : shared(g->own);
 	s64 below = (s64)shared(g->below);
 	u64 active = below > 0 ? own + (u64)below : own;
 
 	return active < GROUP_ACTIVE_MAX ? active : GROUP_ACTIVE_MAX;
 }
 
-/* The weights that wanted to run in `g` times for how long they did, until `now`; wraps. */
+/*
+ * The weights of the own tasks of `g` that wanted to run times for how long they did, until `now`;
+ * wraps. 0: unknown, since another CPU is adding up at this moment.
+ */
 static inline u64 group_sum(struct group_ctx *g, u64 now)
 {
-	u64 sum = shared(g->sum);
 	u64 since = shared(g->changed);
+	u64 sum = shared(g->sum);
+	u64 own = shared(g->own);
+	u64 still = shared(g->changed);
 
-	return sum + group_active(g) * (now - since);
+	if (!since || still != since)
+		return 0;
+	return sum + own * (now - since);
 }
 
 /* What wants to run in `g` changes `now`: what did so far is added up. */
 static inline void group_add_up(struct group_ctx *g, u64 now)
 {
-	u64 since = exchange(g->changed, now);
+	u64 since = exchange(g->changed, 0);
+	u64 sum;
 
-	fetch_add(g->sum, group_active(g) * (now - since));
+	if (since) {
+		sum = shared(g->own) * (now - since);
+		fetch_add(g->sum, sum);
+	}
+	store(g->changed, now);
 }
 
 /* `t` has been charged for what it ran until `now`. */
@@ -76,20 +93,24 @@ static inline void group_charged(struct task_ctx *t, u64 now)
 {
 	struct group_ctx *g = t->group ? group_at(t->group - 1) : NULL;
 
-	if (g)
-		t->group_sum = group_sum(g, now);
+	t->group_sum = g ? group_sum(g, now) : 0;
 }
 
 /*
- * The mean of what wanted to run in the cgroup of `t` in the last `ns`, since it was last charged.
- * 0: unknown. The difference may be below 0 if another CPU is adding up at this moment.
+ * The mean of what wanted to run of the own tasks of the cgroup of `t` in the last `ns`, since it
+ * was last charged. 0: unknown; so is more than MEAN_MOST, which two CPUs that add up at once can
+ * lead to.
  */
 static inline u64 group_mean(struct task_ctx *t, u64 ns, u64 now)
 {
 	u64 was = t->group_sum;
+	u64 mean;
 
 	group_charged(t, now);
-	return ns && (s64)(t->group_sum - was) > 0 ? (t->group_sum - was) / ns : 0;
+	if (!was || !t->group_sum || !ns || (s64)(t->group_sum - was) < 0)
+		return 0;
+	mean = (t->group_sum - was) / ns;
+	return mean <= MEAN_MOST ? mean : 0;
 }
 
 /*
@@ -112,7 +133,7 @@ static inline u32 group_around(struct group_conf *conf)
 /*
  * How fast virtual time grows for a member of `group` that weighs `weight`, beside all others, at
  * most RATE_MAX. `rate`: how fast it would grow if the member had the cgroup to itself on the whole
- * host. `mean`: the weights in it that want to run; 0: those of this moment.
+ * host. `mean`: see group_active().
  */
 CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 mean)
 {
@@ -122,15 +143,13 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 mean)
 	struct group_ctx *g;
 	s32 level;
 
-	if (mean > GROUP_ACTIVE_MAX)
-		mean = GROUP_ACTIVE_MAX;
 	for_each_group (level, conf, g, group) {
 		u64 active, own;
 
 		own = shared(conf->weight);
 		if (!own)
 			break;
-		active = !level && mean ? mean : group_active(g);
+		active = group_active(g, level ? 0 : mean);
 		/* The member is one of them, whatever the counts are at this moment. */
 		if (active < weight)
 			active = weight;

@@ -107,7 +107,6 @@ RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 struct pull_rule {
 	u64 lighter_than; /* only tasks with less load; 0: any */
 	u64 before;	  /* only tasks with an earlier virtual time; 0: any */
-	u64 clock;	  /* only tasks that are a slice ahead of this at most; 0: any */
 	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
 	u32 id;		  /* only this task; 0: any */
 	bool idle;	  /* no task that is here may start */
@@ -145,6 +144,14 @@ CALLED u64 vtime_of(struct task_struct *p TRUSTED)
 	return t ? shared(t->vtime) : queued_vtime(p);
 }
 
+/* Would `p`, which is queued, be at less than `bound` after a slice? */
+static inline bool ends_before(struct task_struct *p TRUSTED, u64 bound)
+{
+	u64 vtime = vtime_of(p);
+
+	return before(vtime + slice_of(p), bound);
+}
+
 /* Pulls from the queue of `from` the first task that may move and that matches the rule. */
 CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 {
@@ -175,9 +182,7 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 			continue;
 		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
-		if (rule->before && !before(vtime_of(p) + slice_of(p), rule->before))
-			continue;
-		if (rule->clock && before(rule->clock + slice_of(p), vtime_of(p)))
+		if (rule->before && !ends_before(p, rule->before))
 			continue;
 		if (rule->between && t->rest)
 			continue;
@@ -369,9 +374,10 @@ INLINED bool pull_idle(s32 cpu)
 /*
  * Pulls a task from the busiest pCPU that makes the loads of both more alike, as they are now and
  * as they were at the last look. What is pulled runs at once: it must be about to have its turn
- * there, or tasks that weigh little, of which one always fits, would have a turn for each move.
+ * there, no more than a slice ahead, or tasks that weigh little, of which one always fits, would
+ * have a turn for each move.
  */
-static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
+static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule, u64 slice)
 {
 	u64 mine = shared(c->load);
 	u64 last = shared(c->busier_by);
@@ -384,7 +390,7 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 	more = busier ? shared(busier->load) - mine : 0;
 	store(c->busier_by, more < ~0u ? (u32)more : ~0u);
 	rule->lighter_than = more < last ? more : last;
-	rule->clock = busier ? shared(busier->vnow) : 0;
+	rule->before = busier ? shared(busier->vnow) + 2 * slice : 0;
 	return rule->lighter_than && pull_from(from, cpu, rule);
 }
 
@@ -403,7 +409,6 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 	bool behind;
 
 	rule->lighter_than = 0;
-	rule->clock = 0;
 	rule->before = fair_current(c, now) - knobs.balance_interval / 2;
 	behind = other && before(shared(other->cur_vtime), rule->before);
 	store(c->behind, behind);
@@ -450,7 +455,7 @@ CALLED u32 pull_busy(s32 cpu, u32 awake, u64 slice, u64 now)
 	if (!c)
 		return false;
 	store(c->balanced_at, looked_at(cpu, slice, now));
-	if (!pull_load(cpu, c, &rule))
+	if (!pull_load(cpu, c, &rule, slice))
 		return pull_owed(cpu, c, &rule, awake, now);
 	store(c->behind, 0); /* the last look's finding about clocks is void now */
 	return true;

@@ -398,9 +398,9 @@ static inline void release_failed(struct task_struct *p, struct parked *parked)
 /* The virtual time at which `parked` returns to the order of `c`. */
 static inline u64 place_again(struct cpu_ctx *c, struct parked *parked)
 {
-	u64 earliest = shared(c->vnow) - fair_span(c, parked->load, knobs.sleeper_credit);
+	u64 here = shared(c->vnow);
 
-	return later(parked->vtime, earliest);
+	return later(parked->vtime, here - fair_span(c, parked->load, knobs.sleeper_credit));
 }
 
 /* In how many ns the first of the tasks that stay parked is due; 0: none stays. */

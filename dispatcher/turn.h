@@ -102,11 +102,12 @@ static inline bool look_at_waiting(struct task_struct *p, struct waiting *w)
  * Was `p`, which waits, interrupted, and is a task at `vtime` owed so much more that `p` has to
  * wait on?
  */
-static inline bool waits_on(struct task_struct *p, u64 vtime)
+static inline bool waits_on(struct task_struct *p, struct cpu_ctx *c, u64 vtime)
 {
+	u64 gran = fair_span(c, ~0u, knobs.wakeup_gran);
 	struct waiting w = {};
 
-	return look_at_waiting(p, &w) && w.rest && before(vtime + knobs.wakeup_gran, w.vtime);
+	return look_at_waiting(p, &w) && w.rest && before(vtime + gran, w.vtime);
 }
 
 /*
@@ -122,7 +123,7 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 	bool first = true;
 
 	for_each_queued (p, cpu) {
-		if (cut && waits_on(p, mine))
+		if (cut && waits_on(p, c, mine))
 			continue;
 		first = before(mine + SLICE_MIN, queued_vtime(p));
 		break;
@@ -133,6 +134,8 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 /* Runs next on `cpu` a waiting task that woke and interrupts a turn at `vtime`. */
 CALLED u32 move_fresh(s32 cpu, u64 vtime)
 {
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 gran = c ? fair_span(c, ~0u, knobs.wakeup_gran) : 0;
 	struct task_struct *p;
 	u32 looked = 0;
 	u32 moved = 0;
@@ -140,10 +143,10 @@ CALLED u32 move_fresh(s32 cpu, u64 vtime)
 	for_each_queued (p, cpu) {
 		struct waiting w = {};
 
-		if (looked++ == TURN_LOOK || !before(queued_vtime(p) + knobs.wakeup_gran, vtime) ||
+		if (looked++ == TURN_LOOK || !before(queued_vtime(p) + gran, vtime) ||
 		    !look_at_waiting(p, &w))
 			break;
-		if (w.fresh != FRESH || !before(w.vtime + knobs.wakeup_gran, vtime))
+		if (w.fresh != FRESH || !before(w.vtime + gran, vtime))
 			continue;
 		moved = move_queued(p, cpu);
 		break;

@@ -76,6 +76,7 @@ static long bpf_map_delete_elem(const void *map, const void *key);
 /* Instead of platform.h. */
 #define CORUN_PLATFORM_H
 #define shared(lvalue) (*(volatile typeof(lvalue) *)&(lvalue))
+#define store(lvalue, value) ((lvalue) = (value))
 #define fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))
 #define exchange(lvalue, value) raw_exchange(lvalue, value)
 #define now_ns() bpf_ktime_get_ns()

@@ -407,8 +407,9 @@ struct cpu_ctx {
 /* The host's knobs, set before loading; `gangs`, `cores`, `tasks` and `micro` change with plans. */
 struct knobs {
 	u64 slice;	    /* default slice, ns; SLICE_MIN at least */
-	u64 wakeup_gran;    /* lead in vtime that a waking task needs to preempt, ns */
-	u64 sleeper_credit; /* how far behind its pCPU a task may start after sleeping, ns */
+	u64 wakeup_gran;    /* lead that a waking task needs to preempt, ns: fair_span() */
+	u64 sleeper_credit; /* how far behind its pCPU a task may start after sleeping: fair_span(),
+			       ns */
 	u64 max_lead; /* how far ahead of its pCPU's clock a task may be queued, ns of vtime */
 	u64 balance_interval;	/* how often a busy pCPU looks for a busier one, ns */
 	u64 online[MASK_WORDS]; /* pCPUs that may be used, one bit each */

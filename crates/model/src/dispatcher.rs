@@ -73,7 +73,7 @@ impl DispatcherParams {
             ),
             time(
                 "scheduler.corun.sleeper_credit",
-                "how far behind its pCPU's clock a task may start that slept or moved; more, up to two of its turns, for what it was ready",
+                "how far behind its pCPU's clock a task may start that slept or moved, in pCPU time; who slept for less than two of its turns keeps what it is owed, up to two turns",
                 default.sleeper_credit,
                 "one slice: who slept goes first once, and nobody hoards (design)",
                 "0 to 12 ms on experiments/example.toml",
@@ -87,7 +87,7 @@ impl DispatcherParams {
             ),
             time(
                 "scheduler.corun.balance_interval",
-                "how often a busy pCPU looks for a busier one: each time after 75 to 100 % of this",
+                "how often a busy pCPU looks for a busier one: each time after 75 to 100 % of this, and up to a slice later if slices are longer than a quarter of it",
                 default.balance_interval,
                 "assumed: some turns of a crowded pCPU",
                 "4 to 240 ms on experiments/example.toml",

@@ -18,7 +18,7 @@ pub const HOST_HZ: u32 = 250;
 pub const ACCEPTED: &str = "a number with a unit: ns, us, ms, s or min, such as \"2.5ms\"";
 
 /// The micro sign, and the Greek mu that many keyboards and texts have in its place.
-const MICRO: [char; 2] = ['\u{b5}', '\u{3bc}'];
+pub const MICRO: [char; 2] = ['\u{b5}', '\u{3bc}'];
 
 /// Reads a duration such as `700us`, `2.5ms`, `10s` or `1min`.
 ///

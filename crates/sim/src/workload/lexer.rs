@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Splits program text into tokens with their places.
 
+use corun_model::time::MICRO;
 use std::fmt;
 
 /// A token; texts are parts of the program.
@@ -79,7 +80,9 @@ impl<'a> Lexer<'a> {
             '±' => self.symbol(1, Token::PlusMinus),
             '+' if self.rest.starts_with("+-") => self.symbol(2, Token::PlusMinus),
             c if c.is_ascii_digit() => {
-                Token::Number(self.take(|c| c.is_ascii_alphanumeric() || c == '.' || c == 'µ'))
+                Token::Number(
+                    self.take(|c| c.is_ascii_alphanumeric() || c == '.' || MICRO.contains(&c)),
+                )
             }
             c if c.is_ascii_alphabetic() || c == '_' => {
                 Token::Word(self.take(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'))

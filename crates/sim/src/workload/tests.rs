@@ -31,6 +31,14 @@ fn the_language_as_documented() {
 }
 
 #[test]
+fn times_may_have_a_micro_sign_or_a_greek_mu() {
+    for unit in ["us", "\u{b5}s", "\u{3bc}s"] {
+        let program = Program::parse(&format!("compute 20{unit}")).unwrap();
+        assert_eq!(program.to_string(), "compute 20us");
+    }
+}
+
+#[test]
 fn devices_caches_and_conditions_as_documented() {
     let text = "memory 4MB 30/us; mix 60/25/15; loop { read 64KB; write 4KB random; append wal 8KB; request web; \
         reply web 1500B; transmit bulk 1GB; mutex m { wait ready }; signal ready; broadcast ready; \

@@ -79,11 +79,9 @@ impl<'a> Lexer<'a> {
             '/' => self.symbol(1, Token::Slash),
             '±' => self.symbol(1, Token::PlusMinus),
             '+' if self.rest.starts_with("+-") => self.symbol(2, Token::PlusMinus),
-            c if c.is_ascii_digit() => {
-                Token::Number(
-                    self.take(|c| c.is_ascii_alphanumeric() || c == '.' || MICRO.contains(&c)),
-                )
-            }
+            c if c.is_ascii_digit() => Token::Number(
+                self.take(|c| c.is_ascii_alphanumeric() || c == '.' || MICRO.contains(&c)),
+            ),
             c if c.is_ascii_alphabetic() || c == '_' => {
                 Token::Word(self.take(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'))
             }

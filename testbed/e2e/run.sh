@@ -123,7 +123,17 @@ emulator_broke() {
 	awk '/rcu:.*ticks this GP/ { sub(/.*\(/, ""); ticks = $1 + 0; seen = 1 }
 		/rcu:.*detected by.*t=/ { sub(/.*t=/, ""); age = $1 + 0 }
 		END { if (!seen || ticks * 10 >= age) exit 1
-			printf "a pCPU took %d ticks in %d jiffies", ticks, age }' "$work/out/console.log"
+			printf "a pCPU took %d ticks in %d jiffies", ticks, age }' "$work/out/console.log" ||
+		lockup
+}
+
+# Did the kernel take the scheduler off because a pCPU stood still for 15 s or more? It does so whatever the reason, and
+# before it says anything itself (scx_softlockup() in 6.14's ext.c, called by is_softlockup() at three quarters of the
+# limit). On a machine that others use, too, the emulator's threads stand still for as long. A scheduler that stops
+# pCPUs does so in the next try, too; one that starves tasks gets another message. Prints the kernel's words.
+lockup() {
+	grep -saoE 'sched_ext: corun: (RCU CPU stall|soft lockup|hard lockup|Soft lockup).*' "$work/out/dmesg.txt" | head -n 1 |
+		grep .
 }
 
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
@@ -194,6 +204,13 @@ run_group() {
 	done
 }
 
+# What the host's kernel and the daemon complained about: where nothing but what a run prints is kept, that is all
+# there is to find a fault by.
+complaints() {
+	grep -aE 'rcu:|soft lockup|RIP: |sched_ext: corun|BUG:|WARNING:|^error:|"error"' "$out/console.log" |
+		cut -c 1-240 | head -n 40
+}
+
 main() {
 	work="$(mktemp -d "${TMPDIR:-/tmp}/corun-e2e.XXXXXX")"
 	trap 'rm -rf "$work"' EXIT
@@ -231,7 +248,10 @@ main() {
 	for recording in "$out"/lockstep*.bin; do
 		[ ! -e "$recording" ] || verdicts+=("$(lockstep "${recording##*/}")")
 	done
-	python3 "$e2e_dir/check.py" "$out" "${verdicts[@]}"
+	local status=0
+	python3 "$e2e_dir/check.py" "$out" "${verdicts[@]}" || status=$?
+	[ "$status" = 0 ] || complaints
+	return "$status"
 }
 
 main "$@"

@@ -46,7 +46,8 @@ start_corun() {
 	done
 }
 
-# Ends it as an administrator would. Sets corun_status, and exit_reason in the kernel's words.
+# Ends it as an administrator would. Sets corun_status, and exit_reason in the kernel's words. On a failure the daemon's
+# last words are in the console's log.
 stop_corun() {
 	kill -TERM "$corun_pid" 2>/dev/null
 	wait "$corun_pid"

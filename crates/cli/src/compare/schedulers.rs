@@ -322,6 +322,7 @@ impl Note {
         let lack = match (policies.len(), lack.split_once(' ')) {
             (2.., Some(("has", what))) => format!("have {what}"),
             (2.., Some(("knows", what))) => format!("know {what}"),
+            (2.., Some(("counts", what))) => format!("count {what}"),
             _ => lack,
         };
         format!("{whose}: {} {lack}", policies.join(", "))
@@ -347,6 +348,11 @@ pub fn unheeded(policy: &str, case: &Case, unheeded: &mut Unheeded) {
         }
         if let Some(lack) = ungrouped(policy, vm) {
             unheeded.of("", &vm.name, policy, &lack);
+        }
+        if counts_one_by_one(policy, vm, case) {
+            let lack = "counts its vCPUs one by one against other VMs' weights, since it has none (corun's own policies \
+                        do not: docs/contract.md)";
+            unheeded.of("", &vm.name, policy, lack);
         }
         if vm.slice.is_some() && !task_slices {
             let lack = "has no slices per task (eevdf since 6.12 has)";
@@ -374,6 +380,14 @@ fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
     let said = said.iter().filter(|(said, _)| *said).map(|(_, key)| *key);
     let said: Vec<&str> = said.collect();
     (!said.is_empty()).then(|| format!("knows no {}, only cpu_max, as a cap", said.join(" or ")))
+}
+
+/// Is a whole other VM no more to `policy` than each single vCPU of `vm`? So it is where that other VM has a
+/// cgroup, and `vm` has none.
+fn counts_one_by_one(policy: &str, vm: &Vm, case: &Case) -> bool {
+    let has_cgroup = |vm: &Vm| vm.weight.is_some() || vm.cgroup.is_some();
+    let of_kernel = ["cfs", "eevdf", "rr"].contains(&policy) || policy.starts_with("cfs-");
+    of_kernel && vm.vcpus > 0 && !has_cgroup(vm) && case.vms.iter().any(has_cgroup)
 }
 
 /// Why one of corun's policies is plain fair order on this host, if so.

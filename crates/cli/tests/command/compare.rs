@@ -411,3 +411,44 @@ workload = "cpu"
         }
     }
 }
+
+/// A whole VM with a weight is no more to kernels' schedulers than a vCPU of one without: said, by whom it is so.
+#[test]
+fn a_vm_without_a_weight_beside_one_with_is_told() {
+    let scenario = r#"
+[host]
+pcpus = 2
+[run]
+duration = "200ms"
+[vm.a]
+vcpus = 2
+weight = 100
+workload = "cpu"
+[vm.b]
+vcpus = 2
+workload = "cpu"
+"#;
+    let place = Place::with("weighted", "weighted.toml", scenario);
+    let notes = |policies: &str, set: &str| {
+        let args = [
+            "compare",
+            "weighted.toml",
+            "--policies",
+            policies,
+            "--set",
+            set,
+            "--json",
+        ];
+        place.json(&args)["notes"].clone()
+    };
+    let told = "vm.b: cfs, eevdf count its vCPUs one by one against other VMs' weights, since it has none (corun's own \
+                policies do not: docs/contract.md)";
+    assert_eq!(
+        notes("fair,cfs,eevdf,credit", "vm.b.vcpus=2"),
+        serde_json::json!([told])
+    );
+    assert_eq!(
+        notes("fair,cfs,eevdf,credit", "vm.b.weight=100"),
+        Value::Null
+    );
+}

@@ -27,7 +27,12 @@ struct Sink<W: Write> {
     file: Writer<W>,
     records: u64,
     failed: Option<io::Error>,
+    /// Bytes of the ring buffer that this drain still takes.
+    left: usize,
 }
+
+/// Of each record, besides its data (`struct ringbuf_hdr` of the kernel), bytes.
+const RING_HEADER: usize = 8;
 
 impl<W: Write> Sink<W> {
     fn begin(out: W, knobs: &types::knobs) -> io::Result<Self> {
@@ -35,7 +40,18 @@ impl<W: Write> Sink<W> {
             file: Writer::new(out, bytes_of(knobs))?,
             records: 0,
             failed: None,
+            left: 0,
         })
+    }
+
+    /// A record from the ring buffer; below 0, an errno for libbpf, if this drain is over.
+    fn take(&mut self, bytes: &[u8]) -> i32 {
+        self.record(bytes);
+        self.left = self.left.saturating_sub(bytes.len() + RING_HEADER);
+        match self.left {
+            0 => -libc::ECANCELED,
+            _ => 0,
+        }
     }
 
     /// A record; after a failure (disk full) nothing more is written.
@@ -64,6 +80,8 @@ impl<W: Write> Sink<W> {
 /// Drains the kernel's ring buffer into a file.
 pub(crate) struct Recorder {
     ring: RingBuffer<'static>,
+    /// Of the ring buffer, bytes.
+    size: usize,
     sink: Rc<RefCell<Sink<BufWriter<File>>>>,
 }
 
@@ -78,18 +96,21 @@ impl Recorder {
         let sink = Rc::new(RefCell::new(Sink::begin(out, knobs)?));
         let into = Rc::clone(&sink);
         let mut builder = RingBufferBuilder::new();
-        let take = move |bytes: &[u8]| {
-            into.borrow_mut().record(bytes);
-            0
-        };
+        let take = move |bytes: &[u8]| into.borrow_mut().take(bytes);
         builder.add(records, take).map_err(io::Error::other)?;
         let ring = builder.build().map_err(io::Error::other)?;
-        Ok(Self { ring, sink })
+        let size = records.max_entries() as usize;
+        Ok(Self { ring, size, sink })
     }
 
-    /// Writes what is there.
+    /// Writes all that is there, and of what comes meanwhile no more than the ring buffer holds: a daemon that reads
+    /// more slowly than a busy host writes has other things to do, too, and a lease to renew.
     pub(crate) fn drain(&self) -> io::Result<()> {
-        self.ring.consume().map_err(io::Error::other)?;
+        self.sink.borrow_mut().left = self.size;
+        let read = self.ring.consume_raw();
+        if read < 0 && read != -libc::ECANCELED {
+            return Err(io::Error::from_raw_os_error(-read));
+        }
         match self.sink.borrow_mut().failed.take() {
             Some(error) => Err(error),
             None => Ok(()),
@@ -112,6 +133,19 @@ impl Recorder {
 mod tests {
     use super::*;
     use corun_dispatcher::lockstep::Recording;
+
+    /// The last record that a drain has room for is written, too.
+    #[test]
+    fn a_drain_ends_after_as_much_as_the_ring_buffer_holds() {
+        let mut file = Vec::new();
+        let mut sink = Sink::begin(&mut file, &types::knobs::default()).unwrap();
+        for drain in 1..=2 {
+            sink.left = 2 * (48 + RING_HEADER);
+            assert_eq!(sink.take(&[9; 48]), 0);
+            assert_eq!(sink.take(&[9; 48]), -libc::ECANCELED);
+            assert_eq!(sink.records, 2 * drain);
+        }
+    }
 
     #[test]
     fn a_file_as_the_replay_expects_it() {

@@ -56,16 +56,17 @@ pub(crate) fn place(root: &Path, own: Option<&Path>, cgroup: &str, read: &mut Re
     Place { around, own }
 }
 
-/// The cgroup with this directory as a member of the one around it. `cpu.weight` of one with `cpu.idle` says 0.
+/// The cgroup with this directory as a member of the one around it. `cpu.weight` of one with `cpu.idle` says 0, or 1 since
+/// Linux 6.12: only there is it asked for, since all VMs' cgroups are read each second.
 fn member(cgroup: &Path) -> Option<weighing::Cgroup> {
-    let idle = fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
-    Some(weighing::Cgroup {
-        id: fs::metadata(cgroup).ok()?.ino(),
-        weight: match idle {
-            true => weighing::IDLE,
-            false => u64::from(weight_at(cgroup)?) * PARTS,
-        },
-    })
+    let is_idle =
+        || fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
+    let weight = match weight_at(cgroup) {
+        None | Some(1) if is_idle() => weighing::IDLE,
+        weight => u64::from(weight?) * PARTS,
+    };
+    let id = fs::metadata(cgroup).ok()?.ino();
+    Some(weighing::Cgroup { id, weight })
 }
 
 /// The cgroup that VM `tgid` has to itself, as said above.
@@ -172,8 +173,13 @@ mod tests {
             ("low.slice/plain", "", ""),
             ("low.slice/plain/a.scope", "7\n", "300\n"),
             ("low.slice/b.scope", "8\n", "0\n"),
+            ("low.slice/c.scope", "9\n", "1\n"),
+            ("low.slice/d.scope", "10\n", "1\n"),
         ]);
-        fs::write(root.path().join("low.slice/b.scope/cpu.idle"), "1\n").unwrap();
+        for idle in ["b", "c"] {
+            let idle = format!("low.slice/{idle}.scope/cpu.idle");
+            fs::write(root.path().join(idle), "1\n").unwrap();
+        }
         let (a, b) = ("low.slice/plain/a.scope", "low.slice/b.scope");
         let mut read = Read::new();
         let mut of = |own: Option<&str>, cgroup: &str| {
@@ -190,6 +196,9 @@ mod tests {
         );
         assert_eq!(one.2[0], other.2[0]);
         assert_ne!(one.2[1].id, other.2[1].id);
+        let least = |vm: &str| of(Some(vm), "/").0[1];
+        let weights = ["low.slice/c.scope", "low.slice/d.scope"].map(least);
+        assert_eq!(weights, [weighing::IDLE, 1_000]);
         // In a slice with others, in one that does not divide CPU time, in the root, and out of it.
         assert_eq!(of(None, "/low.slice").0, [10_000]);
         let plain = of(Some("low.slice/plain"), "/");

@@ -128,9 +128,10 @@ emulator_broke() {
 }
 
 # Did the kernel take the scheduler off because a pCPU stood still for 15 s or more? It does so whatever the reason, and
-# before it says anything itself (scx_softlockup() in 6.14's ext.c, called by is_softlockup() at three quarters of the
-# limit). On a machine that others use, too, the emulator's threads stand still for as long. A scheduler that stops
-# pCPUs does so in the next try, too; one that starves tasks gets another message. Prints the kernel's words.
+# before it says anything itself (scx_softlockup() in ext.c, called by is_softlockup() at three quarters of the limit). On
+# a machine that others use, too, the emulator's threads may stand still for as long. A scheduler that often stops
+# pCPUs does so in the next try, too, and each repeat is said; one that starves tasks gets another message. Prints the
+# kernel's words.
 lockup() {
 	grep -saoE 'sched_ext: corun: (RCU CPU stall|soft lockup|hard lockup|Soft lockup).*' "$work/out/dmesg.txt" | head -n 1 |
 		grep .
@@ -207,8 +208,8 @@ run_group() {
 # What the host's kernel and the daemon complained about: where nothing but what a run prints is kept, that is all
 # there is to find a fault by.
 complaints() {
-	grep -aE 'rcu:|soft lockup|RIP: |sched_ext: corun|BUG:|WARNING:|^error:|"error"' "$out/console.log" |
-		cut -c 1-240 | head -n 40
+	grep -saE 'rcu:|soft lockup|RIP: |sched_ext: corun|BUG:|WARNING:|^error:|"error"' "$out/console.log" |
+		cut -c 1-240 | head -n 40 || true
 }
 
 main() {

@@ -56,17 +56,16 @@ pub(crate) fn place(root: &Path, own: Option<&Path>, cgroup: &str, read: &mut Re
     Place { around, own }
 }
 
-/// The cgroup with this directory as a member of the one around it. `cpu.weight` of one with `cpu.idle` says 0, or 1 since
-/// Linux 6.12: only there is it asked for, since all VMs' cgroups are read each second.
+/// The cgroup with this directory as a member of the one around it. `cpu.weight` of one with `cpu.idle` says 0 or 1.
 fn member(cgroup: &Path) -> Option<weighing::Cgroup> {
-    let is_idle =
-        || fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
-    let weight = match weight_at(cgroup) {
-        None | Some(1) if is_idle() => weighing::IDLE,
-        weight => u64::from(weight?) * PARTS,
-    };
-    let id = fs::metadata(cgroup).ok()?.ino();
-    Some(weighing::Cgroup { id, weight })
+    let idle = fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
+    Some(weighing::Cgroup {
+        id: fs::metadata(cgroup).ok()?.ino(),
+        weight: match idle {
+            true => weighing::IDLE,
+            false => u64::from(weight_at(cgroup)?) * PARTS,
+        },
+    })
 }
 
 /// The cgroup that VM `tgid` has to itself, as said above.

@@ -350,8 +350,8 @@ pub fn unheeded(policy: &str, case: &Case, unheeded: &mut Unheeded) {
             unheeded.of("", &vm.name, policy, &lack);
         }
         if counts_one_by_one(policy, vm, case) {
-            let lack = "counts its vCPUs one by one against other VMs' weights, since it has none (corun's own policies \
-                        do not: docs/contract.md)";
+            let lack = "counts its vCPUs one by one against other VMs' weights, since it has none (each counts less under \
+                        corun's own policies: docs/contract.md)";
             unheeded.of("", &vm.name, policy, lack);
         }
         if vm.slice.is_some() && !task_slices {
@@ -387,7 +387,8 @@ fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
 fn counts_one_by_one(policy: &str, vm: &Vm, case: &Case) -> bool {
     let has_cgroup = |vm: &Vm| vm.weight.is_some() || vm.cgroup.is_some();
     let of_kernel = ["cfs", "eevdf", "rr"].contains(&policy) || policy.starts_with("cfs-");
-    of_kernel && vm.vcpus > 0 && !has_cgroup(vm) && case.vms.iter().any(has_cgroup)
+    let is_above = policy == "rr" && vm.realtime;
+    of_kernel && !is_above && vm.vcpus > 0 && !has_cgroup(vm) && case.vms.iter().any(has_cgroup)
 }
 
 /// Why one of corun's policies is plain fair order on this host, if so.

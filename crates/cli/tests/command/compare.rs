@@ -441,8 +441,8 @@ workload = "cpu"
         ];
         place.json(&args)["notes"].clone()
     };
-    let told = "vm.b: cfs, eevdf count its vCPUs one by one against other VMs' weights, since it has none (corun's own \
-                policies do not: docs/contract.md)";
+    let told = "vm.b: cfs, eevdf count its vCPUs one by one against other VMs' weights, since it has none (each counts \
+                less under corun's own policies: docs/contract.md)";
     assert_eq!(
         notes("fair,cfs,eevdf,credit", "vm.b.vcpus=2"),
         serde_json::json!([told])

@@ -197,7 +197,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	if (rescued)
 		t->rest = SLICE_MIN;
 	if (t->rest)
-		turn_goes_on(p, c);
+		turn_goes_on(p, c, now);
 	else if (changed)
 		turn_cut(t, c, now);
 	turn_begins(p, t, c, cpu, now);

@@ -207,6 +207,9 @@ static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct 
 	u64 slice = slice_of(p), vtime = t->vtime;
 	bool fair = t->woken && fair_preempts(t, c, now);
 
+	if (fair && grace_puts_off(c, t->cpu, now))
+		fair = false;
+
 	if (t->rest)
 		turn_rest(t, c, &slice, &vtime);
 	slice = kernel_slice(slice);

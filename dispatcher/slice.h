@@ -9,6 +9,7 @@
 #define CORUN_SLICE_H
 
 #include "gang_events.h"
+#include "grace.h"
 #include "micro.h"
 #include "platform/platform.h"
 #include "pool.h"
@@ -119,8 +120,12 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 			kick(cpu, KICK_PREEMPT);
 			return;
 		}
-		timer_within(c, cpu, gang_timer(end - now, c),
-			     now); /* it was for an earlier slice */
+		if (grace_is_over(c, now) && queue_length(cpu)) {
+			kick(cpu, KICK_PREEMPT);
+			return;
+		}
+		/* It was for an earlier slice. */
+		timer_within(c, cpu, gang_timer(grace_timer(end - now, c, now), c), now);
 		return;
 	}
 	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) ||

@@ -19,6 +19,7 @@
 #define CORUN_TURN_H
 
 #include "fair.h"
+#include "grace.h"
 #include "micro.h"
 #include "platform/platform.h"
 #include "slice.h"
@@ -67,14 +68,16 @@ static inline void turn_starts(struct task_ctx *t, struct cpu_ctx *c)
 {
 	store(c->turn_vtime, t->vtime);
 	t->over = 0;
+	grace_none(c);
 }
 
 /*
  * `p`, which was queued, goes on with its turn. If it is interrupted again it is queued 1 ns before
  * where it was: several turns may have begun at the same place, and each keeps its pCPU to the end.
  */
-static inline void turn_goes_on(struct task_struct *p, struct cpu_ctx *c)
+static inline void turn_goes_on(struct task_struct *p, struct cpu_ctx *c, u64 now)
 {
+	grace_begins(c, now);
 	store(c->turn_vtime, queued_vtime(p));
 	store(c->cut, 0);
 }

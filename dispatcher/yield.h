@@ -31,9 +31,10 @@
  *
  * Where siblings run together or stop for each other, the gang decides which vCPU runs when: there
  * no vCPU yields to a sibling, and none to a vCPU that waits for the pCPU of such a one. This
- * does not concern VMs without a gang on the same host, nor VMs in mode asymmetric (Jupiter's),
- * which leaves fair order as it is: Jupiter tells by run time how well a VM gets on, since vCPUs
- * that spin lose their pCPUs soon (dissertation, §4.4.1).
+ * does not concern VMs without a gang on the same host; nor VMs in mode demand, which has single
+ * vCPUs run sooner, as a yield does; nor VMs in mode asymmetric (Jupiter's), which leaves fair
+ * order as it is: Jupiter tells by run time how well a VM gets on, since vCPUs that spin lose their
+ * pCPUs soon (dissertation, §4.4.1).
  */
 #ifndef CORUN_YIELD_H
 #define CORUN_YIELD_H
@@ -84,7 +85,7 @@ static inline bool gives_way(u32 slot)
 {
 	struct gang g = gang_in(slot);
 
-	return g.mode == GANG_NONE || g.mode == GANG_ASYMMETRIC;
+	return g.mode == GANG_NONE || g.mode == GANG_ASYMMETRIC || g.mode == GANG_DEMAND;
 }
 
 /*

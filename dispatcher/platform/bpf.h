@@ -351,6 +351,31 @@ static inline s32 raw_this_cpu(void)
 	return (s32)bpf_get_smp_processor_id();
 }
 
+/*
+ * Of this pCPU, on x86: a variable of its own since Linux 6.15, before that a field. Other machines
+ * have neither.
+ */
+extern const int __preempt_count __ksym __weak;
+extern const struct pcpu_hot pcpu_hot __ksym __weak;
+
+/*
+ * Below the lowest byte are counts of interrupts, and of sections that keep these away, in an order
+ * that depends on the kernel's version; the highest bit is not a count. What cannot be told is
+ * taken for an interrupt.
+ */
+#define COUNTS_OF_INTERRUPTS 0x7fffff00
+
+static inline bool raw_in_interrupt(void)
+{
+	int count = COUNTS_OF_INTERRUPTS;
+
+	if (bpf_ksym_exists(&__preempt_count))
+		count = *(const int *)bpf_this_cpu_ptr(&__preempt_count);
+	else if (bpf_ksym_exists(&pcpu_hot))
+		count = ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	return count & COUNTS_OF_INTERRUPTS;
+}
+
 static inline s32 raw_task_cpu(struct task_struct *p)
 {
 	/* Needed at each wake-up of a task bound to a pCPU; usually a field of the task itself. */

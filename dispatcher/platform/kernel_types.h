@@ -41,6 +41,10 @@ struct preempt_notifier {
 	struct hlist_node link;
 } CORE;
 
+struct pcpu_hot {
+	int preempt_count;
+} CORE;
+
 struct kvm_vcpu {
 	struct preempt_notifier preempt_notifier;
 	bool wants_to_run;

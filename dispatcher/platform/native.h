@@ -103,6 +103,7 @@ struct native_context {
 	s32 cpu; /* the pCPU the callback runs on */
 	u32 vms_seen;
 	u64 vms_ended;
+	u64 interrupt;		 /* 1: the callback is a wake-up by a device's interrupt */
 	struct pcpu_index index; /* kept by the untapped build */
 };
 
@@ -159,6 +160,7 @@ const size_t NAME(corun_places)[] = {
     PLACE(native_context, cpu),
     PLACE(native_context, vms_seen),
     PLACE(native_context, vms_ended),
+    PLACE(native_context, interrupt),
     PLACE(native_context, index),
     PLACE(gang_slots, end),
     PLACE(gang_slots, opening),
@@ -312,6 +314,11 @@ static inline u64 raw_now(void)
 static inline s32 raw_this_cpu(void)
 {
 	return corun_context->cpu;
+}
+
+static inline bool raw_in_interrupt(void)
+{
+	return corun_context->interrupt;
 }
 
 /* Number of words of a mask that pCPUs of this host are in. */

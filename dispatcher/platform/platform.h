@@ -81,6 +81,12 @@ static inline s32 this_cpu(void)
 	return (s32)tap_in(IN_THIS_CPU, (u32)raw_this_cpu());
 }
 
+/* Does this callback run in an interrupt, whichever task that interrupts? */
+static inline bool in_interrupt(void)
+{
+	return tap_if(IN_INTERRUPT, raw_in_interrupt());
+}
+
 /* May `cpu` be used? */
 static inline bool is_online(s32 cpu)
 {

@@ -48,6 +48,7 @@ enum tap_kind {
 	IN_NO_ANSWER = 27,    /* by tap_if() */
 	IN_KEPT = 28,	      /* by tap_if() */
 	IN_RECOUNTED = 29,    /* by tap_if() */
+	IN_INTERRUPT = 30,    /* by tap_if() */
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -268,6 +268,8 @@ pub struct CpuCtx {
     pub ceded: u32,
     pub unknown: u64,
     pub offer_due: u64,
+    pub grace_end: u64,
+    pub put_off: u64,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

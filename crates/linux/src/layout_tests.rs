@@ -58,7 +58,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         switches idle nr load incoming incoming_vm incoming_load cur_vm cur_member owner
         held_until hold_ends held hold_no cur_is cur_demand called runs brief cur_limited
         cut behind busier_by turn_vtime release_at timer_at favoured tick favour_end held_since
-        holds cur_cookie ceded unknown offer_due
+        holds cur_cookie ceded unknown offer_due grace_end put_off
     }
     same! { HoldCounters = hold_counters:
         begun woke expired gave_way length longest latest

@@ -77,7 +77,7 @@ count_callbacks() {
 # Long enough that what the daemon does five times a second, and the books once a second, weigh what they do.
 pipe() { corun-strain pipe 30000; }
 wakes() { corun-strain wakes 4000; }
-messages() { corun-strain messages 2 40; }
+messages() { corun-strain messages 2 1000; }
 
 # CPU time of all of the daemon's threads so far, ns.
 daemon_ns() { cat /proc/"$corun_pid"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f", sum }'; }

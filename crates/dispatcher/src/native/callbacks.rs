@@ -55,6 +55,11 @@ impl<S: Services> Native<S> {
         chosen as u32
     }
 
+    /// The callbacks that follow are for a wake-up by a device's interrupt, or are not.
+    pub fn set_interrupt(&mut self, interrupt: bool) {
+        self.inner.context.interrupt = interrupt.into();
+    }
+
     /// The callback that follows is a wake-up by `current`.
     fn begin_beside(&mut self, current: Option<usize>) {
         self.inner.context.current = self.inner.pointer_or_null(current);

@@ -53,6 +53,7 @@ pub(super) struct Context {
     pub(super) cpu: i32,
     vms_seen: u32,
     vms_ended: u64,
+    pub(super) interrupt: u64,
     pub(super) index: PcpuIndex,
 }
 
@@ -124,6 +125,7 @@ impl<S: Services> Inner<S> {
                 cpu: 0,
                 vms_seen: 0,
                 vms_ended: 0,
+                interrupt: 0,
                 index: PcpuIndex::empty(),
             },
             services,
@@ -300,7 +302,7 @@ mod tests {
     }
 
     /// Fields of the structs that only native builds have.
-    const PLACES: usize = 53;
+    const PLACES: usize = 54;
 
     /// Where fields lie, in order.
     macro_rules! places {
@@ -313,7 +315,7 @@ mod tests {
         let ours: [usize; PLACES] = places! {
         TaskStruct: id vcpu_of weight cpu queued_vtime allowed group pinned conf ctx;
         HostTable: claim_idle queue_length move_first next_queued move_queued requeue insert insert_next insert_local kick set_slice start_timer tap_in tap_out;
-        Context: this host cpus vms vm_confs gangs pools pcpu_confs group_confs groups current knobs slots now cpu vms_seen vms_ended index;
+        Context: this host cpus vms vm_confs gangs pools pcpu_confs group_confs groups current knobs slots now cpu vms_seen vms_ended interrupt index;
         GangSlots: end opening first number round spare;
         PcpuIndex: trees waiting fixed llc llcs_known;
         };

@@ -31,6 +31,8 @@ pub(crate) enum Does {
     },
     /// Computes without end and yields each time it has done so much, as a spinning vCPU does.
     Spins { each: Nanos },
+    /// Computes without end and wakes another task each time it has done so much.
+    Sends { each: Nanos, to: u32 },
     /// Keeps its pCPU at this.
     Keeps(Activity),
     /// Computes for a time, wakes another task, and waits to be woken.
@@ -179,6 +181,7 @@ impl Jobs {
             Does::Hands { work, .. }
             | Does::Asks { work, .. }
             | Does::Spins { each: work }
+            | Does::Sends { each: work, .. }
             | Does::Once { work } => (work, 0),
         }
     }
@@ -214,6 +217,7 @@ impl Load for Jobs {
                 Does::Hands { first: true, .. }
                 | Does::Asks { first: true, .. }
                 | Does::Spins { .. }
+                | Does::Sends { .. }
                 | Does::Once { .. }
                 | Does::Keeps(_) => 0,
                 Does::Hands { first: false, .. } | Does::Asks { first: false, .. } => continue,
@@ -252,6 +256,12 @@ impl Load for Jobs {
             return;
         }
         let here = host.task(task).running_on();
+        if let Does::Sends { each, to } = self.jobs[n].does {
+            self.left[n] = each;
+            host.step_after(task, each);
+            host.wake(TaskId(to), here);
+            return;
+        }
         if let Does::Asks { to, .. } = self.jobs[n].does {
             host.wake(TaskId(to), here);
         }

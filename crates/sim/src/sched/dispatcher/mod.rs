@@ -27,6 +27,8 @@ mod equals_tests;
 #[cfg(test)]
 mod gang_tests;
 #[cfg(test)]
+mod grace_tests;
+#[cfg(test)]
 mod group_tests;
 mod groups;
 mod helpers;
@@ -292,6 +294,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         // An interrupt is taken on the pCPU where the task ran last.
         let here = waker.unwrap_or(prev);
         let current = host.current(here).map(TaskId::index);
+        self.native.set_interrupt(waker.is_none());
         let mut cpu = prev;
         if free {
             cpu = PcpuId(
@@ -311,6 +314,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
             let woken = task.index();
             self.native.enqueue_woken(now, here.0, woken, current);
         }
+        self.native.set_interrupt(false);
         self.pass_on(host, waker);
     }
 

@@ -2,10 +2,11 @@
 //! A vCPU that spins lets a sibling go first (dispatcher/yield.h).
 
 use super::Dispatcher;
+use super::tests::Placed;
 use crate::Outcome;
 use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC, US};
-use corun_model::{DispatcherParams, Nanos, PcpuId, PcpuSet, TaskId};
+use corun_model::{Boost, DispatcherParams, Gang, Nanos, PcpuId, PcpuSet, Placement, TaskId};
 
 /// A vCPU on one pCPU that does nothing but spin, with an exit each 5 us.
 fn spins(vm: u32, number: u32, on: u32) -> Job {
@@ -49,4 +50,17 @@ fn a_spinning_vcpu_lets_a_sibling_on_its_pcpu_go_first() {
     let vcpus = &outcome.vms[0].vcpus;
     let lead = vcpus[1].run.abs_diff(vcpus[0].run);
     assert!(lead < 10 * MS, "{lead} ns");
+}
+
+/// Where vCPUs that are waited for run sooner, those that spin say who that is: they yield as without a gang.
+#[test]
+fn a_spinning_vcpu_lets_a_sibling_go_first_under_demand_too() {
+    let host = host("1n1l1c1t", 1000);
+    let jobs = Jobs::new(vec![spins(0, 0, 0), hog(0, 1, 0)], 1);
+    let sched = Dispatcher::new(DispatcherParams::default(), &host);
+    let placed = Placed(sched, Placement::Free, Gang::Demand(Boost::default()));
+    let (_, runs) = run(&host, placed, jobs, SEC, 3 * SEC);
+    let first = |task| runs.iter().find(|run| run.2 == TaskId(task)).unwrap().0;
+    let waited = first(1).saturating_sub(first(0));
+    assert!(waited < 20 * US, "{waited} ns");
 }

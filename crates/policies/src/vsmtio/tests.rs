@@ -3,7 +3,7 @@ use super::*;
 use crate::Settings;
 use crate::testing::{ask, snapshot};
 use corun_model::time::{MS, US};
-use corun_model::{CyclesSeen, HostSeen, UnhaltedSeen, VmPlan};
+use corun_model::{AwaitedHidden, CyclesSeen, HostSeen, UnhaltedSeen, VmPlan};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
@@ -280,6 +280,30 @@ fn people_are_told_which_vcpu_is_taken_for_what_and_how_long_timeouts_are() {
     );
     let classes = [0, 100].map(|task| policy.recognised(TaskId(task)));
     assert_eq!(classes, [Some(IO_BOUND), Some(CPU_BOUND)]);
+}
+
+/// What hosts tell later, or otherwise now and then, does not concern cores.
+#[test]
+fn what_a_host_hides_of_its_vcpus_moves_nobody() {
+    let after = |changes: bool| {
+        let mut policy = VsmtIo::default();
+        let mut plan = Plan::default();
+        for number in 0..4 {
+            let mut seen = period(number, 4, 40, 100 * number);
+            // All gain by a longer timeout.
+            for vcpu in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+                vcpu.signals.instructions = Some(1_000_000 + 200_000 * number);
+            }
+            let hidden = changes && number % 2 == 1;
+            seen.host.wakers_hidden = hidden;
+            seen.host.awaited_hidden = hidden.then_some(AwaitedHidden::NoKvm);
+            plan = ask(&mut policy, &seen);
+        }
+        plan
+    };
+    let steady = after(false);
+    assert!(steady.pcpus.iter().any(|told| told.hold > TIMEOUT));
+    assert_eq!(after(true), steady);
 }
 
 #[test]

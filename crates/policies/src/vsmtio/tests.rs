@@ -129,6 +129,68 @@ fn each_part_can_be_left_out() {
     assert!(plan.pcpus.iter().all(|told| told.hold == TIMEOUT));
 }
 
+/// Who tells a demand, of two VMs of which the first waits and the second computes: has, and is it I/O-bound?
+fn demands(params: VsmtIoParams, vcpus: [usize; 2]) -> Vec<(bool, bool)> {
+    let mut policy = VsmtIo::new(params);
+    let period = |number: u64| {
+        let mut seen = snapshot(1, &vcpus);
+        seen.host = HostSeen::of("1n1l1c2t".parse().unwrap());
+        seen.now = number * PERIOD;
+        for (vm, of) in seen.vms.iter_mut().enumerate() {
+            for vcpu in &mut of.vcpus {
+                vcpu.allowed = corun_model::PcpuSet::first(2);
+                (vcpu.run, vcpu.ready) = (50 * MS, 50 * MS);
+                if vm == 0 {
+                    (vcpu.run, vcpu.ready, vcpu.wait) = (20 * MS, 0, 80 * MS);
+                    vcpu.turns.wakeups = 800;
+                }
+                vcpu.signals.cycles = Some(CyclesSeen {
+                    cycles: 1000,
+                    base: 500,
+                    miss: 300,
+                });
+            }
+        }
+        seen
+    };
+    ask(&mut policy, &period(0));
+    let plan = ask(&mut policy, &period(1));
+    let told = |told: &TaskPlan| (told.demand.is_some(), policy.vcpus[&told.task].io);
+    plan.tasks.iter().map(told).collect()
+}
+
+/// Classes are to weigh alike, so vCPUs that compute are in the upper one, too. They are what both hardware threads
+/// run when both compute.
+#[test]
+fn all_that_compute_are_chosen_by_symbiosis_and_nobody_that_waits_for_io() {
+    let default = VsmtIoParams::default();
+    let told = demands(default, [1, 3]);
+    assert_eq!(told[0], (false, true));
+    assert!(told[1..].iter().all(|(tells, _)| *tells), "{told:?}");
+    assert!(told[1..].iter().any(|(_, io)| *io), "{told:?}");
+    // It waits, but less than another one: CPU-bound.
+    let told = demands(default, [2, 0]);
+    assert!(told.iter().all(|(tells, io)| tells != io), "{told:?}");
+}
+
+#[test]
+fn without_classes_there_is_no_symbiosis_and_people_are_told() {
+    let params = VsmtIoParams {
+        rass: false,
+        ..VsmtIoParams::default()
+    };
+    let told = demands(params, [1, 3]);
+    assert!(told.iter().all(|(tells, _)| !tells), "{told:?}");
+    let mut policy = VsmtIo::new(params);
+    assert!(VsmtIo::default().wants_cycles().is_some() && policy.wants_cycles().is_none());
+    ask(&mut policy, &period(0, 4, 0, 0));
+    ask(&mut policy, &period(1, 4, 40, 100));
+    let notes = policy.status().notes;
+    let said = |what: &str| notes.iter().any(|note| note.contains(what));
+    assert!(said("no swaps") && said("no symbiosis"), "{notes:?}");
+    assert!(!said("cycles of a vCPU divide"), "{notes:?}");
+}
+
 #[test]
 fn guests_that_retain_by_themselves_are_told_how_long() {
     let mut policy = VsmtIo::new(VsmtIoParams {

@@ -177,9 +177,16 @@ RARE void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu
 	}
 	store(c->cur_is, is);
 	store(c->cur_demand, demand);
-	/* The kernel may have put a task there that the dispatcher did not. */
-	if (shared(c->held_since))
+	if (!shared(c->held_since))
+		return;
+	/*
+	 * The kernel may have put a task there that the dispatcher did not. A hold that ended while
+	 * no plan asked for cores, so that nobody looked, has no known length.
+	 */
+	if (shared(c->held))
 		hold_count(c, false, now);
+	else if (exchange(c->held_since, 0))
+		fetch_add(c->holds.gave_way, 1);
 }
 
 /* `t` gets `cpu` or keeps it. On a host without cores CUR_* and demands are not needed. */

@@ -307,7 +307,8 @@ RARE bool is_light(struct task_struct *p, struct task_ctx *t, s32 cpu)
 
 /*
  * Load-conscious: the least loaded pCPU without a sibling if that is light, else the least loaded
- * one. `prev` is favoured as long as it is light.
+ * one, which always is. `prev` is favoured only if it is light: a task that stayed by its own load
+ * on one that is not would wait where many wait.
  */
 RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev, u64 stay)
 {
@@ -320,6 +321,8 @@ RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev,
 		if (apart != prev && is_light(p, t, apart))
 			return apart;
 	}
+	if (stay && !is_light(p, t, prev))
+		stay = 0;
 	return least_loaded(p, t, PLACE_FREE, prev, stay);
 }
 

@@ -37,6 +37,11 @@ impl<S: Services> Native<S> {
         }
     }
 
+    /// No plan asks for cores any more, until one says again what is wanted of a pCPU: as the daemon has it.
+    pub fn look_at_no_cores(&mut self) {
+        self.inner.context.knobs.cores = 0;
+    }
+
     /// As if there had been so many time slots (`gang_strict.h`), which takes months: for tests.
     pub fn slots_have_been(&mut self, number: u32) {
         let slots = &mut self.inner.context.slots;

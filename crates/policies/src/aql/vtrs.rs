@@ -6,7 +6,8 @@
 //! highest. What the paper leaves open is read so: equal means are decided by the order of [`Kind`];
 //! a vCPU keeps its type until another has won twice in a row; a period in which the vCPU had no pCPU
 //! says nothing of it and is passed over; where nothing counts cache misses, a vCPU that is less than
-//! half I/O or spinning is [`Kind::Unknown`].
+//! half I/O or spinning is [`Kind::Unknown`]; and one that hardly refers to the last-level cache in a period is
+//! wholly LoLCF, whichever part of these few references missed.
 //!
 //! Cursors are integers, hundredths of a percent.
 
@@ -19,6 +20,9 @@ pub const PERIOD: Nanos = 30 * corun_model::time::MS;
 pub const WINDOW: usize = 4;
 /// A cursor of 100 %.
 pub const FULL: u32 = 10_000;
+/// With fewer references to the last-level cache in a period, how many of them miss is chance: that of a vCPU that ran
+/// for a moment, and found its data gone. Nor can it use that cache: so many lines are 640 kB. Assumed.
+const FEW_REFERENCES: u64 = 10_000;
 /// How often another type must win in a row before it holds. Our reading: each change moves vCPUs.
 const WINS: u32 = 2;
 
@@ -126,6 +130,9 @@ impl Cursors {
 
 /// LoLCF, LLCF and LLCO, which are 100 together.
 fn cpu_burn(llc: &LlcSeen, limits: &Limits) -> [u32; 3] {
+    if llc.references < FEW_REFERENCES {
+        return [FULL, 0, 0];
+    }
     let references = per_million(llc.references, llc.instructions);
     let misses = per_million(llc.misses, llc.references);
     let lo_lcf = below(references, limits.llc_references);
@@ -218,9 +225,9 @@ mod tests {
             io_events: Some(io),
             pause_exits: Some(0),
             llc: Some(LlcSeen {
-                instructions: 1_000_000,
-                references,
-                misses,
+                instructions: 100_000_000,
+                references: 100 * references,
+                misses: 100 * misses,
             }),
             ..Signals::default()
         }
@@ -250,6 +257,23 @@ mod tests {
         assert_eq!(at(20_000, 5_000), [0, 5_000, 5_000], "a quarter misses");
         assert_eq!(at(20_000, 10_000), [0, 0, FULL]);
         assert_eq!(at(5_000, 5_000), [5_000, 0, 5_000]);
+    }
+
+    #[test]
+    fn of_few_references_it_says_nothing_how_many_miss() {
+        let cursors = |references: u64| {
+            let mut seen = seen(60, 0, 0);
+            seen.llc = Some(LlcSeen {
+                instructions: 100_000,
+                references,
+                misses: references,
+            });
+            Cursors::of(&seen, None, &LIMITS)
+        };
+        let (few, enough) = (cursors(9_999), cursors(10_000));
+        assert_eq!((few.lo_lcf, few.llco), (FULL, 0));
+        assert_eq!((enough.lo_lcf, enough.llco), (0, FULL));
+        assert_eq!(few.highest(), Kind::IoInt, "as before");
     }
 
     #[test]

@@ -8,8 +8,10 @@
 //!
 //! A window counts only time for which the task's vCPU was active. Otherwise the very thing that is
 //! to be cured would hide it: a task whose vCPU is descheduled issues nothing, and would look as if
-//! it computed. A vCPU that idled meanwhile counts as active: it may have waited for its pCPU each time it woke
-//! up, but its task did not compute. Where no events can be had, samples of a share do ([`Detector::sampled`]).
+//! it computed. How much of a window the task computed is not asked: the paper has no such rule, requests do
+//! not tell, and one that waits for its data in a third of the time loses that third as any other does. A vCPU
+//! that idled meanwhile counts as active: it may have waited for its pCPU each time it woke up, but its task
+//! did not compute. Where no events can be had, samples of a share do ([`Detector::sampled`]).
 
 use super::params::MigraterParams;
 use corun_model::Nanos;

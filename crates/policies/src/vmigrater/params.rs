@@ -12,9 +12,13 @@ use corun_model::{Nanos, Parameter, Value};
 pub struct MigraterParams {
     /// Period of the heartbeats, ns; 50 µs to 100 ms.
     pub heartbeat: Nanos,
-    /// A vCPU that is silent for longer was descheduled, ns; more than `heartbeat`.
+    /// A vCPU that is silent for longer was descheduled, ns; more than `heartbeat`. It does not follow the spread of
+    /// beats: one that comes a heartbeat late is rare enough for no spread to tell of it, steal time does, and a
+    /// longer gap would miss short absences.
     pub gap: Nanos,
-    /// PUSH: a slice with less than this left is about to end, ns.
+    /// PUSH: a slice with less than this left is about to end, ns. Two heartbeats as in the paper (§3.4), and fixed: the
+    /// authors' program adapts it to the bytes that applications report, where a guest knows no such aim; and what slices
+    /// that end early cost is learnt where it arises, in their prediction (`slices` = 0).
     pub push: Nanos,
     /// A vCPU with at least this left of its slice is worth moving to, ns; at least `push`.
     pub worth: Nanos,

@@ -16,7 +16,9 @@
 
 use super::Vcpu;
 use crate::usable;
-use corun_model::{HostSeen, PcpuId, PcpuSet, Snapshot, TaskId, TaskSeen, VmSeen};
+use corun_model::{
+    HostSeen, PcpuId, PcpuSet, SmtOrder, Snapshot, TaskId, TaskSeen, Topology, VmSeen,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -29,20 +31,47 @@ struct Core {
     cookie: Option<u64>,
 }
 
+/// What cores are made of. What else is told of a host, such as who wakes whom, may come to be known, or
+/// change, while vCPUs keep their cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parts {
+    topology: Topology,
+    llcs: Vec<PcpuSet>,
+    nodes: Vec<PcpuSet>,
+    smt: Option<SmtOrder>,
+}
+
+impl Parts {
+    fn of(host: &HostSeen) -> Self {
+        Self {
+            topology: host.topology,
+            llcs: host.llcs.clone(),
+            nodes: host.nodes.clone(),
+            smt: host.smt,
+        }
+    }
+
+    /// Is the host made of these?
+    fn are_of(&self, host: &HostSeen) -> bool {
+        let same = self.topology == host.topology && self.smt == host.smt;
+        same && self.llcs == host.llcs && self.nodes == host.nodes
+    }
+}
+
 /// The cores of a host with two hardware threads each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cores {
-    host: Option<HostSeen>,
+    of: Option<Parts>,
     all: Vec<Core>,
 }
 
 impl Cores {
-    /// Learns what the host looks like; true if that is news.
+    /// Learns what the host is made of; true if that is news.
     pub fn know(&mut self, host: &HostSeen) -> bool {
-        if self.host.as_ref() == Some(host) {
+        if self.of.as_ref().is_some_and(|of| of.are_of(host)) {
             return false;
         }
-        self.host = Some(host.clone());
+        self.of = Some(Parts::of(host));
         let core = |cpu: PcpuId| {
             let partner = host.partner(cpu).filter(|partner| cpu < *partner)?;
             Some(Core {

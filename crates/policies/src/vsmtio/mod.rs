@@ -8,7 +8,7 @@
 //! I/O-bound ones ([`rass`]), so that a vCPU that retains its thread is beside one that computes. A hardware
 //! thread whose class has nothing to run borrows a vCPU of the other class, and gives it back at once when it is
 //! needed. Those that only compute take turns where one class or core has more for them than another ([`turns`]).
-//! Where two CPU-bound vCPUs share a core, cycle accounting says which pairs get along ([`symbiosis`]);
+//! Where two vCPUs that compute share a core, cycle accounting says which pairs get along ([`symbiosis`]);
 //! and where all vCPUs of a core are of one class, one is swapped with another core's ([`adjuster`]).
 //!
 //! Division of work: this policy decides, once a period, about classes, cores and timeouts; the
@@ -374,13 +374,24 @@ impl VsmtIo {
         vcpu.dormant && self.params.retain
     }
 
+    /// Does symbiosis pick by how vCPUs share a core? It is a part of RASS (§3.4.3), for what its classes run.
+    fn symbiosis(&self) -> bool {
+        self.params.symbiosis && self.params.rass
+    }
+
+    /// Is this a vCPU that it picks? The paper's are the CPU-bound ones, and on its slides all that retain little: what
+    /// I/O-bound vCPUs need of a core changes with each wait. Those that do nothing but compute need the same all the
+    /// time, also in the I/O class, where they are only because both are to weigh alike.
+    fn picks(&self, vcpu: Vcpu) -> bool {
+        self.symbiosis() && (!vcpu.io || vcpu.computes)
+    }
+
     /// The plan for a vCPU that follows from its class and core.
     fn told(&self, task: &TaskSeen, cookie: u64, busy: &[Busy]) -> TaskPlan {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
         let threads = vcpu.core.map(|core| self.cores.threads(core));
         let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
-        let is_apart = vcpu.io && self.params.rass;
-        let cycles = vcpu.cycles.filter(|_| self.params.symbiosis && !is_apart);
+        let cycles = vcpu.cycles.filter(|_| self.picks(vcpu));
         TaskPlan {
             slice: self.slice(vcpu, busy),
             home: home.filter(|home| self.params.rass && task.allowed.contains(*home)),
@@ -423,7 +434,10 @@ impl VsmtIo {
                 "{io} of {all} vCPUs are taken for I/O-bound and have waited within retentions, or might have, for \
                  {percent} % of the last period"
             ),
-            false => format!("{}, without classes", counted(all, "vCPU")),
+            false => format!(
+                "{}, without classes, and so no swaps between cores (adjuster, cooldown) and no symbiosis",
+                counted(all, "vCPU")
+            ),
         };
         let timeouts = self.timeouts.iter().map(Ltcr::effective);
         let range = timeouts.clone().min().zip(timeouts.max());
@@ -452,7 +466,7 @@ impl VsmtIo {
                 ),
             ),
             (
-                params.symbiosis && signals.cycles.is_none(),
+                self.symbiosis() && signals.cycles.is_none(),
                 "how the cycles of a vCPU divide: no symbiosis, fair order picks among CPU-bound vCPUs"
                     .to_string(),
             ),
@@ -623,13 +637,13 @@ impl Policy for VsmtIo {
     }
 
     fn wants_signals(&self) -> bool {
-        self.params.adjust || self.params.symbiosis || self.params.retain || self.params.rass
+        self.params.adjust || self.params.retain || self.params.rass
     }
 
     fn wants_cycles(&self) -> Option<pmu::Choice> {
         let calibrated = self.params.events.map(pmu::Choice::These);
         let by = calibrated.unwrap_or(pmu::Choice::OfHost);
-        (self.params.symbiosis && self.smt).then_some(by)
+        (self.symbiosis() && self.smt).then_some(by)
     }
 
     fn status(&self) -> Status {

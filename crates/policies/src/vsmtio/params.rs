@@ -19,9 +19,9 @@ pub struct VsmtIoParams {
     pub adjust: bool,
     /// Has each class a hardware thread of its core (RASS)?
     pub rass: bool,
-    /// Is a CPU-bound vCPU chosen by symbiosis?
+    /// Is a vCPU that computes chosen by symbiosis? Not without `rass`.
     pub symbiosis: bool,
-    /// Are vCPUs swapped between cores (workload adjuster)?
+    /// Are vCPUs swapped between cores (workload adjuster)? Not without `rass`.
     pub adjuster: bool,
     /// Are weights compensated for retention?
     pub compensate: bool,
@@ -145,13 +145,13 @@ fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
         ),
         part(
             "policy.vsmtio.symbiosis",
-            "is a CPU-bound vCPU chosen by symbiosis?",
+            "is a vCPU that computes chosen by symbiosis (with `rass` only)?",
             default.symbiosis,
             all_on,
         ),
         part(
             "policy.vsmtio.adjuster",
-            "are vCPUs swapped between cores (workload adjuster)?",
+            "are vCPUs swapped between cores (workload adjuster; with `rass` only)?",
             default.adjuster,
             all_on,
         ),

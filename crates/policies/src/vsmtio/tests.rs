@@ -3,7 +3,7 @@ use super::*;
 use crate::Settings;
 use crate::testing::{ask, snapshot};
 use corun_model::time::{MS, US};
-use corun_model::{CyclesSeen, HostSeen, UnhaltedSeen, VmPlan};
+use corun_model::{AwaitedHidden, CyclesSeen, HostSeen, UnhaltedSeen, VmPlan};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
@@ -127,6 +127,68 @@ fn each_part_can_be_left_out() {
     assert!(plan.vms.iter().all(|vm| vm.placement == Placement::Free));
     assert!(plan.tasks.iter().all(|told| told.home.is_none()));
     assert!(plan.pcpus.iter().all(|told| told.hold == TIMEOUT));
+}
+
+/// Who tells a demand, of two VMs of which the first waits and the second computes: has, and is it I/O-bound?
+fn demands(params: VsmtIoParams, vcpus: [usize; 2]) -> Vec<(bool, bool)> {
+    let mut policy = VsmtIo::new(params);
+    let period = |number: u64| {
+        let mut seen = snapshot(1, &vcpus);
+        seen.host = HostSeen::of("1n1l1c2t".parse().unwrap());
+        seen.now = number * PERIOD;
+        for (vm, of) in seen.vms.iter_mut().enumerate() {
+            for vcpu in &mut of.vcpus {
+                vcpu.allowed = corun_model::PcpuSet::first(2);
+                (vcpu.run, vcpu.ready) = (50 * MS, 50 * MS);
+                if vm == 0 {
+                    (vcpu.run, vcpu.ready, vcpu.wait) = (20 * MS, 0, 80 * MS);
+                    vcpu.turns.wakeups = 800;
+                }
+                vcpu.signals.cycles = Some(CyclesSeen {
+                    cycles: 1000,
+                    base: 500,
+                    miss: 300,
+                });
+            }
+        }
+        seen
+    };
+    ask(&mut policy, &period(0));
+    let plan = ask(&mut policy, &period(1));
+    let told = |told: &TaskPlan| (told.demand.is_some(), policy.vcpus[&told.task].io);
+    plan.tasks.iter().map(told).collect()
+}
+
+/// Classes are to weigh alike, so vCPUs that compute are in the upper one, too. They are what both hardware threads
+/// run when both compute.
+#[test]
+fn all_that_compute_are_chosen_by_symbiosis_and_nobody_that_waits_for_io() {
+    let default = VsmtIoParams::default();
+    let told = demands(default, [1, 3]);
+    assert_eq!(told[0], (false, true));
+    assert!(told[1..].iter().all(|(tells, _)| *tells), "{told:?}");
+    assert!(told[1..].iter().any(|(_, io)| *io), "{told:?}");
+    // It waits, but less than another one: CPU-bound.
+    let told = demands(default, [2, 0]);
+    assert!(told.iter().all(|(tells, io)| tells != io), "{told:?}");
+}
+
+#[test]
+fn without_classes_there_is_no_symbiosis_and_people_are_told() {
+    let params = VsmtIoParams {
+        rass: false,
+        ..VsmtIoParams::default()
+    };
+    let told = demands(params, [1, 3]);
+    assert!(told.iter().all(|(tells, _)| !tells), "{told:?}");
+    let mut policy = VsmtIo::new(params);
+    assert!(VsmtIo::default().wants_cycles().is_some() && policy.wants_cycles().is_none());
+    ask(&mut policy, &period(0, 4, 0, 0));
+    ask(&mut policy, &period(1, 4, 40, 100));
+    let notes = policy.status().notes;
+    let said = |what: &str| notes.iter().any(|note| note.contains(what));
+    assert!(said("no swaps") && said("no symbiosis"), "{notes:?}");
+    assert!(!said("cycles of a vCPU divide"), "{notes:?}");
 }
 
 #[test]
@@ -280,6 +342,30 @@ fn people_are_told_which_vcpu_is_taken_for_what_and_how_long_timeouts_are() {
     );
     let classes = [0, 100].map(|task| policy.recognised(TaskId(task)));
     assert_eq!(classes, [Some(IO_BOUND), Some(CPU_BOUND)]);
+}
+
+/// What hosts tell later, or otherwise now and then, does not concern cores.
+#[test]
+fn what_a_host_hides_of_its_vcpus_moves_nobody() {
+    let after = |changes: bool| {
+        let mut policy = VsmtIo::default();
+        let mut plan = Plan::default();
+        for number in 0..4 {
+            let mut seen = period(number, 4, 40, 100 * number);
+            // All gain by a longer timeout.
+            for vcpu in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+                vcpu.signals.instructions = Some(1_000_000 + 200_000 * number);
+            }
+            let hidden = changes && number % 2 == 1;
+            seen.host.wakers_hidden = hidden;
+            seen.host.awaited_hidden = hidden.then_some(AwaitedHidden::NoKvm);
+            plan = ask(&mut policy, &seen);
+        }
+        plan
+    };
+    let steady = after(false);
+    assert!(steady.pcpus.iter().any(|told| told.hold > TIMEOUT));
+    assert_eq!(after(true), steady);
 }
 
 #[test]

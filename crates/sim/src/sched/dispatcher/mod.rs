@@ -46,6 +46,8 @@ mod tests;
 #[cfg(test)]
 mod turn_tests;
 #[cfg(test)]
+mod vsmtio_tests;
+#[cfg(test)]
 mod yield_tests;
 
 use crate::event_queue::EventId;

@@ -91,6 +91,36 @@ fn load_conscious_vcpus_leave_a_pcpu_that_is_not_light() {
     assert_ne!(goes_to(300), 0);
 }
 
+/// The same where siblings compute on all other pCPUs: one that is light goes before one without a sibling.
+#[test]
+fn load_conscious_vcpus_rather_share_a_light_pcpu_than_stay_on_one_that_is_not() {
+    let runs_on = |hogs: u32| {
+        let params = host("1n1l4c1t", 1000);
+        let wakes = Does::Cycles {
+            work: 100 * US,
+            sleep: 2 * MS,
+            spread: 50,
+        };
+        let later = Does::Hog { from: 20 * MS };
+        let mut jobs: Vec<Job> = (0..hogs).map(|_| Job::new(later.clone()).on("0")).collect();
+        // It is there when the hogs begin, and weighs as much as one of them.
+        jobs.extend((1..4).map(|number| Job::hog().on(&number.to_string()).vcpu(0, number)));
+        let task = jobs.len() as u32;
+        jobs.push(Job::new(wakes).vcpu(0, 0));
+        let on = |sched| {
+            let placed = Placed(sched, Placement::LoadConscious, Gang::None);
+            ran_on(&params, placed, jobs.clone(), task)
+        };
+        let runs = on(Dispatcher::new(DispatcherParams::default(), &params));
+        assert!(runs.len() > 50, "{} runs", runs.len());
+        runs
+    };
+    // 1, 1, 1 and 1: all are light, and no sibling is on pCPU 0.
+    assert_eq!(*runs_on(1).last().unwrap(), 0);
+    // 2, 1, 1 and 1: 160 % of the mean.
+    assert_ne!(*runs_on(2).last().unwrap(), 0);
+}
+
 /// A VM with more vCPUs than pCPUs that they may use takes turns at sharing one, whatever else the host has.
 #[test]
 fn vcpus_of_a_vm_that_is_too_large_for_its_cpuset_take_turns() {

@@ -14,7 +14,7 @@ use crate::descriptors::MORE;
 use crate::discovery::{MOST_BY_NAME, Vcpu, Vm, Vms};
 use crate::inventory::MOST_THREADS;
 use crate::ipis;
-use crate::perf::{RESTRICTED, Tally, VcpuCounters};
+use crate::perf::{RESTRICTED, VcpuCounters};
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
@@ -369,12 +369,14 @@ impl Control {
         if !self.policy.wants_signals() && self.policy.wants_cycles().is_none() {
             return ById::default();
         }
-        let signs = |vcpu: &Vcpu| Signs {
-            tally: (vcpu.counters.as_ref()).map_or_else(Tally::default, VcpuCounters::read),
-            cycles: self.cycles_of(vcpu),
-        };
-        let vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
-        ById::of(vcpus.map(|vcpu| (vcpu.task, signs(vcpu))).collect())
+        let vcpus = self.vms.list.iter().map(|vm| vm.vcpus.len()).sum();
+        let mut signs = Vec::with_capacity(vcpus);
+        for vcpu in self.vms.list.iter().flat_map(|vm| &vm.vcpus) {
+            let tally = vcpu.counters.as_ref().map(VcpuCounters::read);
+            let (tally, cycles) = (tally.unwrap_or_default(), self.cycles_of(vcpu));
+            signs.push((vcpu.task, Signs { tally, cycles }));
+        }
+        ById::of(signs)
     }
 
     fn snapshot(&mut self, reading: &Reading, signs: &ById<Signs>, now: Nanos) -> Snapshot {

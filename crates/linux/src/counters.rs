@@ -44,12 +44,9 @@ pub(crate) struct Signs {
 impl Signs {
     /// What happened since `before`, as far as this host tells.
     pub(crate) fn since(&self, before: &Self) -> Signals {
-        let cycles = |cycles| Signals {
-            cycles,
-            ..Signals::default()
-        };
+        let cycles = before.cycles.unwrap_or_default();
         Signals {
-            cycles: cycles(self.cycles).since(&cycles(before.cycles)).cycles,
+            cycles: self.cycles.map(|it| it.since(&cycles)),
             ..self.tally.since(&before.tally)
         }
     }

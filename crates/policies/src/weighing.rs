@@ -232,6 +232,43 @@ mod tests {
         assert_eq!(weighed(&places, &[0], SEC), paused);
     }
 
+    /// What is kept from period to period goes with the VM, wherever it is listed.
+    #[test]
+    fn vms_come_go_and_change_places() {
+        let slice = cgroup(1, 400);
+        let places = [10, 11, 12].map(|id| in_own(&[slice, cgroup(id, 100)]));
+        let mut weighing = Weighing::default();
+        let mut weighs = |now: Nanos, vms: &[u32], others: &[u32]| {
+            let mut seen = snapshot(4, &[2; 3]);
+            let all = seen.vms;
+            let of = |vms: &[u32]| vms.iter().map(|&at| all[at as usize].clone()).collect();
+            (seen.vms, seen.others) = (of(vms), of(others));
+            seen.now = now;
+            for vm in seen.vms.iter_mut().chain(&mut seen.others) {
+                // All but the second one sleep.
+                let run = if vm.vm.0 == 1 { 60 * MS } else { 0 };
+                for vcpu in &mut vm.vcpus {
+                    (vcpu.run, vcpu.wait) = (run, 100 * MS - run);
+                }
+            }
+            weighing.weigh(&mut seen, &|vm| places.get(vm.index()));
+            let weight = |vm: &VmSeen| (vm.vm.0, vm.effective.unwrap_or(0));
+            seen.all().map(weight).collect::<Vec<_>>()
+        };
+        let (half, third) = (200_000, 400_000 / 3);
+        assert_eq!(weighs(0, &[0, 1], &[]), [(0, half), (1, half)]);
+        // One comes half a second later, and two are no longer the policy's.
+        let later = weighs(SEC / 2, &[2], &[1, 0]);
+        assert_eq!(later, [(2, third), (1, third), (0, third)]);
+        // The first sleeps for a second by now, the last does not yet.
+        let all = weighs(SEC, &[0, 1, 2], &[]);
+        assert_eq!(all, [(0, third), (1, half), (2, half)]);
+        // One that comes again is a new one.
+        assert_eq!(weighs(SEC, &[1, 2], &[]), [(1, half), (2, half)]);
+        let again = weighs(SEC, &[0, 1, 2], &[]);
+        assert_eq!(again, [(0, third), (1, third), (2, third)]);
+    }
+
     #[test]
     fn levels_multiply_and_idle_ones_weigh_next_to_nothing() {
         let idle = |id| Cgroup { id, weight: IDLE };

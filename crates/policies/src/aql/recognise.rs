@@ -143,3 +143,42 @@ fn wanted(vcpu: &TaskSeen, limits: &Limits) -> Option<u32> {
         false => (all > 0).then(|| wanting::part(wanted, all)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::snapshot;
+    use corun_model::VmSeen;
+
+    /// What was seen of a vCPU is its own wherever it is listed, until it has gone.
+    #[test]
+    fn vcpus_come_go_and_change_places() {
+        let limits = super::super::Calibration::default().limits;
+        let mut recogniser = Recogniser::default();
+        // Of VM n, who has the tasks 100n and 100n + 1, the second one does I/O in each period, the first one nothing.
+        let mut look = |vms: &[usize]| {
+            let all = snapshot(4, &[2; 3]).vms;
+            let mut vms: Vec<VmSeen> = vms.iter().map(|&vm| all[vm].clone()).collect();
+            for vcpu in vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+                let io = u64::from(vcpu.task.0 % 2) * limits.io_events;
+                (vcpu.run, vcpu.signals.io_events) = (1, Some(io));
+            }
+            let seen = Snapshot {
+                vms,
+                ..snapshot(4, &[])
+            };
+            recogniser.look(&seen, &limits);
+            let tasks = [0, 1, 100, 101, 200, 201];
+            tasks.map(|task| recogniser.name(TaskId(task)))
+        };
+        for _ in 0..3 {
+            assert_eq!(look(&[2, 0]), ["unknown"; 6]);
+        }
+        let (u, io) = ("unknown", "IOInt");
+        assert_eq!(look(&[0, 1, 2]), [u, io, u, u, u, io]);
+        for _ in 0..2 {
+            assert_eq!(look(&[1, 2]), [u, u, u, u, u, io]);
+        }
+        assert_eq!(look(&[0, 2, 1]), [u, u, u, io, u, io]);
+    }
+}

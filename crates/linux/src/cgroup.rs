@@ -33,9 +33,56 @@ pub(crate) fn weight_at(cgroup: &Path) -> Option<u32> {
         .filter(|weight| (1..=10_000).contains(weight))
 }
 
-/// Cgroups by their directories, as read in one look: those that are around many VMs are read once. `None`: no controller
-/// divides CPU time there.
-pub(crate) type Read = BTreeMap<PathBuf, Option<weighing::Cgroup>>;
+/// Cgroups by their directories, as read in one look: those that are around many VMs are read once.
+#[derive(Debug, Default)]
+pub(crate) struct Read(BTreeMap<PathBuf, Known>);
+
+/// What was read of a cgroup.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Its `cpu.weight`.
+    weight: Option<u32>,
+    /// It as a member of the one around it; `None`: no controller divides CPU time there.
+    member: Option<weighing::Cgroup>,
+}
+
+impl Read {
+    /// Of none yet.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// `cpu.weight` of the cgroup with this directory.
+    pub(crate) fn weight(&mut self, cgroup: &Path) -> Option<u32> {
+        self.known(cgroup).weight
+    }
+
+    fn known(&mut self, cgroup: &Path) -> Known {
+        if let Some(known) = self.0.get(cgroup) {
+            return *known;
+        }
+        let known = Known::of(cgroup);
+        self.0.insert(cgroup.to_path_buf(), known);
+        known
+    }
+}
+
+impl Known {
+    /// What is read in this directory. `cpu.weight` of one with `cpu.idle` says 0 or 1.
+    fn of(cgroup: &Path) -> Self {
+        let weight = weight_at(cgroup);
+        let idle = fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
+        let in_parts = match idle {
+            true => Some(weighing::IDLE),
+            false => weight.map(|weight| u64::from(weight) * PARTS),
+        };
+        let id = || fs::metadata(cgroup).ok().map(|it| it.ino());
+        Self {
+            weight,
+            member: in_parts.and_then(|weight| Some(weighing::Cgroup { id: id()?, weight })),
+        }
+    }
+}
 
 /// Where a VM is among cgroups, of which it has `own` to itself, else is in `cgroup`. `root` is where they are mounted.
 pub(crate) fn place(root: &Path, own: Option<&Path>, cgroup: &str, read: &mut Read) -> Place {
@@ -44,28 +91,11 @@ pub(crate) fn place(root: &Path, own: Option<&Path>, cgroup: &str, read: &mut Re
     let mut around: Vec<weighing::Cgroup> = innermost
         .ancestors()
         .take_while(|at| *at != root && at.starts_with(root) && !at.ends_with(".."))
-        .filter_map(|at| match read.get(at) {
-            Some(known) => *known,
-            None => *read.entry(at.to_path_buf()).or_insert_with(|| member(at)),
-        })
+        .filter_map(|at| read.known(at).member)
         .collect();
-    let own = own
-        .and_then(|own| read.get(own))
-        .is_some_and(Option::is_some);
+    let own = own.is_some_and(|own| read.known(own).member.is_some());
     around.reverse();
     Place { around, own }
-}
-
-/// The cgroup with this directory as a member of the one around it. `cpu.weight` of one with `cpu.idle` says 0 or 1.
-fn member(cgroup: &Path) -> Option<weighing::Cgroup> {
-    let idle = fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
-    Some(weighing::Cgroup {
-        id: fs::metadata(cgroup).ok()?.ino(),
-        weight: match idle {
-            true => weighing::IDLE,
-            false => u64::from(weight_at(cgroup)?) * PARTS,
-        },
-    })
 }
 
 /// The cgroup that VM `tgid` has to itself, as said above.

@@ -8,7 +8,7 @@
 use crate::apply::{Base, ToldHost, apply};
 use crate::by_id::ById;
 use crate::cookies::Cookies;
-use crate::counters::Counters;
+use crate::counters::{Counters, Signs};
 use crate::cycles::Cycles;
 use crate::descriptors::MORE;
 use crate::discovery::{MOST_BY_NAME, Vcpu, Vm, Vms};
@@ -19,10 +19,10 @@ use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Plan, Snapshot, Status, TaskId, TaskSeen, VmId, VmSeen, VmStatus,
-    Wakers, counted,
+    CyclesSeen, HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, Status, TaskId, TaskSeen,
+    VmSeen, VmStatus, Wakers, counted,
 };
-use corun_policies::weighing::{Place, Weighing};
+use corun_policies::weighing::Weighing;
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::clock;
 use corun_system::procfs::ThreadKey;
@@ -77,6 +77,8 @@ pub(crate) struct Control {
     thorough_due: Nanos,
     /// The counters that the policy was shown last.
     pub(crate) last: Reading,
+    /// What else it was shown then; of no vCPU if it does not ask.
+    last_signs: ById<Signs>,
     /// When these were read: the period that it is shown next begins here.
     before: Nanos,
     /// What the dispatcher was told of the host. What it was told of VMs and vCPUs is with them.
@@ -125,6 +127,7 @@ impl Control {
             due: began,
             thorough_due: began,
             last: Reading::default(),
+            last_signs: ById::default(),
             before: began,
             told: ToldHost::default(),
             weighing: Weighing::default(),
@@ -229,9 +232,11 @@ impl Control {
         self.look(tables, now);
         self.count();
         let reading = self.read(tables)?;
-        let seen = self.snapshot(&reading, now);
+        let signs = self.read_signs();
+        let seen = self.snapshot(&reading, &signs, now);
         self.before = now;
         self.last = reading;
+        self.last_signs = signs;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
         apply(&mut self.vms.list, &mut self.told, &plan, base, tables)?;
@@ -340,15 +345,10 @@ impl Control {
     pub(crate) fn read(&mut self, tables: &Tables<'_, '_>) -> libbpf_rs::Result<Reading> {
         let mut gone = BTreeSet::new();
         let vcpus: Vec<&Vcpu> = self.vms.list.iter().flat_map(|vm| &vm.vcpus).collect();
-        let cycles = &self.cycles;
         let mut known = Vec::with_capacity(vcpus.len());
         tables.vcpus(&vcpus, |vcpu, ctx| match ctx {
             Some((ctx, at)) => {
-                let mut counters = Counters::of(ctx, at);
-                let tally = vcpu.counters.as_ref().map(VcpuCounters::read);
-                counters.tally = tally.unwrap_or_default();
-                counters.cycles = cycles.read(vcpu.key);
-                known.push((vcpu.task, counters));
+                known.push((vcpu.task, Counters::of(ctx, at)));
             }
             None => {
                 gone.insert(vcpu.task);
@@ -359,9 +359,34 @@ impl Control {
         Ok(reading)
     }
 
-    fn snapshot(&mut self, reading: &Reading, now: Nanos) -> Snapshot {
+    /// How a vCPU's cycles divide, while the policy in force wants to know.
+    pub(crate) fn cycles_of(&self, vcpu: &Vcpu) -> Option<CyclesSeen> {
+        self.cycles.read(vcpu.key)
+    }
+
+    /// Reads what else this host tells of all vCPUs, if the policy in force asks.
+    fn read_signs(&self) -> ById<Signs> {
+        if !self.policy.wants_signals() && self.policy.wants_cycles().is_none() {
+            return ById::default();
+        }
+        let vcpus = self.vms.list.iter().map(|vm| vm.vcpus.len()).sum();
+        let mut signs = Vec::with_capacity(vcpus);
+        for vcpu in self.vms.list.iter().flat_map(|vm| &vm.vcpus) {
+            let tally = vcpu.counters.as_ref().map(VcpuCounters::read);
+            let (tally, cycles) = (tally.unwrap_or_default(), self.cycles_of(vcpu));
+            signs.push((vcpu.task, Signs { tally, cycles }));
+        }
+        ById::of(signs)
+    }
+
+    fn snapshot(&mut self, reading: &Reading, signs: &ById<Signs>, now: Nanos) -> Snapshot {
         // Counters begin with the task: what was not there then has begun since.
-        let nothing = Counters::default();
+        let (nothing, no_signs) = (Counters::default(), Signs::default());
+        let signals = |task: TaskId| {
+            let before = || self.last_signs.get(task).unwrap_or(&no_signs);
+            let signs = signs.get(task);
+            signs.map_or_else(Signals::default, |signs| signs.since(before()))
+        };
         let task = |vcpu: &Vcpu, tids: &[(u32, TaskId)]| {
             let sum = reading.get(vcpu.task).unwrap_or(&nothing);
             let before = self.last.get(vcpu.task).unwrap_or(&nothing);
@@ -373,7 +398,7 @@ impl Control {
                 ready: sum.ready.saturating_sub(before.ready),
                 wait: sum.wait.saturating_sub(before.wait),
                 turns: sum.turns_since(before, self.before, tids),
-                signals: sum.signals_since(before),
+                signals: signals(vcpu.task),
             }
         };
         let mut tids = Vec::new();
@@ -402,10 +427,8 @@ impl Control {
             vms,
             others,
         };
-        let places = self.vms.list.iter().map(|vm| (vm.vm, &vm.place));
-        let places: BTreeMap<VmId, &Place> = places.collect();
-        self.weighing
-            .weigh(&mut seen, &|vm| places.get(&vm).copied());
+        let vms = &self.vms;
+        self.weighing.weigh(&mut seen, &|vm| vms.place(vm));
         seen
     }
 }
@@ -481,7 +504,7 @@ mod tests {
             for vm in &mut control.vms.list {
                 vm.identity.name.clone_from(&vm.name);
             }
-            let seen = control.snapshot(&Reading::default(), clock::now());
+            let seen = control.snapshot(&Reading::default(), &ById::default(), clock::now());
             let numbers = |vms: &[VmSeen]| vms.iter().map(|vm| vm.vm.0).collect::<Vec<_>>();
             (numbers(&seen.vms), numbers(&seen.others))
         };

@@ -85,10 +85,11 @@ impl Cookies {
     /// These are the VMs now. Cookies are read where there are other vCPUs than before; `thorough`: anyway.
     pub(crate) fn refresh(&mut self, vms: &[Vm], thorough: bool) {
         let vcpus = vms.iter().flat_map(|vm| &vm.vcpus);
-        let tids: Vec<u32> = vcpus.map(|vcpu| vcpu.key.tid).collect();
-        if !thorough && tids == self.read {
+        let tids = vcpus.map(|vcpu| vcpu.key.tid);
+        if !thorough && tids.clone().eq(self.read.iter().copied()) {
             return;
         }
+        let tids: Vec<u32> = tids.collect();
         let mut cookies = self.reader.read(&tids).into_iter();
         self.known.clear();
         self.tagged.clear();

@@ -31,9 +31,25 @@ pub(crate) struct Counters {
     cpu: Option<PcpuId>,
     /// When siblings woke it last, and their thread ids.
     wakers: [(Nanos, u32); WAKERS],
-    /// What else this host tells, if the policy asks.
+}
+
+/// What else this host tells of a vCPU, counted from the beginning. Apart from [`Counters`], since few policies ask
+/// for it, and it is larger than all the rest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Signs {
     pub(crate) tally: Tally,
     pub(crate) cycles: Option<CyclesSeen>,
+}
+
+impl Signs {
+    /// What happened since `before`, as far as this host tells.
+    pub(crate) fn since(&self, before: &Self) -> Signals {
+        let cycles = before.cycles.unwrap_or_default();
+        Signals {
+            cycles: self.cycles.map(|it| it.since(&cycles)),
+            ..self.tally.since(&before.tally)
+        }
+    }
 }
 
 impl Counters {
@@ -62,8 +78,6 @@ impl Counters {
             doing: Doing::Waiting,
             cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
             wakers: std::array::from_fn(|at| (ctx.woken_at[at], ctx.wakers[at])),
-            tally: Tally::default(),
-            cycles: None,
         };
         match ctx.state {
             TASK_RUNNING => {
@@ -104,18 +118,6 @@ impl Counters {
             kept: self.kept.saturating_sub(then.kept),
             throttled: self.throttled.saturating_sub(then.throttled),
             ..*self
-        }
-    }
-
-    /// What else happened since `before`, as far as this host tells.
-    pub(crate) fn signals_since(&self, before: &Self) -> Signals {
-        let cycles = |cycles| Signals {
-            cycles,
-            ..Signals::default()
-        };
-        Signals {
-            cycles: cycles(self.cycles).since(&cycles(before.cycles)).cycles,
-            ..self.tally.since(&before.tally)
         }
     }
 

@@ -19,7 +19,8 @@ use corun_model::{PcpuSet, TaskId, VmId};
 use corun_policies::weighing::Place;
 use corun_system::affinity;
 use corun_system::procfs::{Process, ThreadKey};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -152,19 +153,21 @@ impl Vms {
     /// threads, too; otherwise only what is new.
     pub(crate) fn refresh(&mut self, slots: &[VmSlot], tables: &Tables<'_, '_>, thorough: bool) {
         self.drop_ended(slots, thorough);
-        let places = self.list.iter().map(|vm| vm.slot).zip(0..);
-        let places: BTreeMap<u32, usize> = places.collect();
-        let all: BTreeSet<u32> = slots.iter().map(|slot| slot.id).collect();
-        let mut read = cgroup::Read::new();
-        for slot in slots {
-            let known = places.get(&slot.at).copied();
-            let Some(at) = known.or_else(|| self.add(slot.at, slot.id, &all, &mut read)) else {
+        let mut look = Look::at(slots);
+        // Else all of them are known: each has a slot of its own.
+        if self.list.len() < slots.len() {
+            let known: BTreeSet<u32> = self.list.iter().map(|vm| vm.slot).collect();
+            for slot in slots.iter().filter(|slot| !known.contains(&slot.at)) {
+                self.add(slot.at, slot.id, &mut look);
+            }
+        }
+        for vm in &mut self.list {
+            let Some(slot) = slot_at(slots, vm.slot) else {
                 continue;
             };
-            let vm = &mut self.list[at];
             vm.counts = VmCounts::of(slot);
             if thorough {
-                vm.weigh(&all, &mut read);
+                vm.weigh(&mut look);
                 vm.vcpus.iter_mut().for_each(refresh_allowed);
             }
             let threads = || Process::here(vm.key.tgid).thread_count().unwrap_or(0);
@@ -174,7 +177,7 @@ impl Vms {
             }
         }
         let mut next_task = self.next_task;
-        self.take_turns(|vm| vm.find_threads(tables, &all, &mut next_task));
+        self.take_turns(|vm| vm.find_threads(tables, &look, &mut next_task));
         self.next_task = next_task;
     }
 
@@ -201,8 +204,8 @@ impl Vms {
     /// vCPUs have gone, or threads are to be looked at, it is looked when that process began (the kernel sums up
     /// all threads to tell).
     fn drop_ended(&mut self, slots: &[VmSlot], thorough: bool) {
-        let listed: BTreeSet<_> = slots.iter().map(|slot| (slot.at, slot.id)).collect();
-        let is_listed = |vm: &Vm| listed.contains(&(vm.slot, vm.key.tgid));
+        let is_listed =
+            |vm: &Vm| slot_at(slots, vm.slot).is_some_and(|slot| slot.id == vm.key.tgid);
         let is_another = |vm: &Vm| {
             let start = || Process::here(vm.key.tgid).start();
             (vm.vcpus.is_empty() || vm.settled.is_due())
@@ -212,20 +215,16 @@ impl Vms {
             .retain(|vm| is_listed(vm) && !(thorough && is_another(vm)));
     }
 
-    /// A VM that has just turned up; `None` if it has already gone again.
-    fn add(
-        &mut self,
-        slot: u32,
-        tgid: u32,
-        all: &BTreeSet<u32>,
-        read: &mut cgroup::Read,
-    ) -> Option<usize> {
+    /// A VM that has just turned up, unless it has already gone again.
+    fn add(&mut self, slot: u32, tgid: u32, look: &mut Look<'_>) {
         let process = Process::here(tgid);
-        let start = process.start()?;
-        let words = process.words()?;
+        let Some((start, words)) = process.start().zip(process.words()) else {
+            return;
+        };
         let cgroup = process.cgroup();
         let identity = identity::of(Path::new("/"), tgid, &words, cgroup.as_deref());
-        let own_cgroup = own_cgroup(tgid, cgroup.as_deref(), all);
+        let own_cgroup = look.own_cgroup(tgid, cgroup.as_deref());
+        let (weight, place) = look.place(own_cgroup.as_deref(), cgroup.as_deref());
         self.list.push(Vm {
             vm: VmId(self.next_vm),
             slot,
@@ -236,8 +235,8 @@ impl Vms {
             },
             name: identity.name.clone(),
             identity,
-            weight: own_cgroup.as_deref().and_then(cgroup::weight_at),
-            place: place(own_cgroup.as_deref(), cgroup.as_deref(), read),
+            weight,
+            place,
             cgroup,
             own_cgroup,
             vcpus: Vec::new(),
@@ -249,7 +248,12 @@ impl Vms {
             told: None,
         });
         self.next_vm += 1;
-        Some(self.list.len() - 1)
+    }
+
+    /// Where a VM is among the cgroups.
+    pub(crate) fn place(&self, vm: VmId) -> Option<&Place> {
+        let at = self.list.binary_search_by_key(&vm, |it| it.vm).ok()?;
+        self.list.get(at).map(|vm| &vm.place)
     }
 
     /// Forgets vCPUs whose threads have gone.
@@ -262,22 +266,20 @@ impl Vms {
 
 impl Vm {
     /// Brings its weight up to date. Which cgroup is its own takes listing processes: that is looked up when it goes
-    /// to another one, or its own is gone, and when its threads are looked at. `all`: the processes of all VMs. `read`: the
-    /// cgroups that have been read in this look.
-    fn weigh(&mut self, all: &BTreeSet<u32>, read: &mut cgroup::Read) {
+    /// to another one, or its own is gone, and when its threads are looked at.
+    fn weigh(&mut self, look: &mut Look<'_>) {
         let cgroup = Process::here(self.key.tgid).cgroup();
         let is_there = |own: &PathBuf| own.exists();
         if cgroup != self.cgroup || !self.own_cgroup.as_ref().is_none_or(is_there) {
             self.cgroup = cgroup;
-            self.find_cgroup(all);
+            self.find_cgroup(look);
         }
-        self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
-        self.place = place(self.own_cgroup.as_deref(), self.cgroup.as_deref(), read);
+        (self.weight, self.place) = look.place(self.own_cgroup.as_deref(), self.cgroup.as_deref());
     }
 
     /// Looks up which cgroup is its own.
-    fn find_cgroup(&mut self, all: &BTreeSet<u32>) {
-        self.own_cgroup = own_cgroup(self.key.tgid, self.cgroup.as_deref(), all);
+    fn find_cgroup(&mut self, look: &Look<'_>) {
+        self.own_cgroup = look.own_cgroup(self.key.tgid, self.cgroup.as_deref());
     }
 
     /// Adds vCPU threads that are not known yet, and brings its cgroup, what its vCPUs weigh and its other
@@ -285,13 +287,13 @@ impl Vm {
     fn find_threads(
         &mut self,
         tables: &Tables<'_, '_>,
-        all: &BTreeSet<u32>,
+        look: &Look<'_>,
         next_task: &mut u32,
     ) -> usize {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
-        self.find_cgroup(all);
-        let weights = Weights::of(tgid);
+        self.find_cgroup(look);
+        let weights = Weights::of(tgid, look.mount());
         for vcpu in &mut self.vcpus {
             vcpu.weight = weights.of_thread(vcpu.key.tid);
         }
@@ -409,30 +411,76 @@ fn refresh_allowed(vcpu: &mut Vcpu) {
     }
 }
 
-/// Of the cgroup that a process of this host is in and those around it, the one that it has to itself among all VMs.
-fn own_cgroup(tgid: u32, cgroup: Option<&str>, all: &BTreeSet<u32>) -> Option<PathBuf> {
-    let is_vm = |process: u32| all.contains(&process);
-    cgroup::own_cgroup(&cgroup::mount(Path::new("/"))?, tgid, cgroup?, &is_vm)
+/// The slot with this place in the table, if it is occupied: they are listed in the order of the table.
+fn slot_at(slots: &[VmSlot], at: u32) -> Option<&VmSlot> {
+    let found = slots.binary_search_by_key(&at, |slot| slot.at).ok()?;
+    slots.get(found)
 }
 
-/// Where a VM of this host is, which has `own` to itself and is in `cgroup`.
-fn place(own: Option<&Path>, cgroup: Option<&str>, read: &mut cgroup::Read) -> Place {
-    let place = |(mount, within): (PathBuf, &str)| cgroup::place(&mount, own, within, read);
-    (cgroup::mount(Path::new("/")).zip(cgroup)).map_or_else(Place::default, place)
+/// Where cgroups of this host are mounted.
+fn mounted() -> Option<PathBuf> {
+    cgroup::mount(Path::new("/"))
+}
+
+/// What has to be known of this host only once for all VMs that are looked at together, and only if it is asked for: in
+/// most looks it is not.
+struct Look<'a> {
+    slots: &'a [VmSlot],
+    /// The processes of all VMs.
+    processes: OnceCell<BTreeSet<u32>>,
+    /// Where cgroups are mounted.
+    mount: OnceCell<Option<PathBuf>>,
+    /// The cgroups that have been read.
+    read: cgroup::Read,
+}
+
+impl<'a> Look<'a> {
+    fn at(slots: &'a [VmSlot]) -> Self {
+        Self {
+            slots,
+            processes: OnceCell::new(),
+            mount: OnceCell::new(),
+            read: cgroup::Read::new(),
+        }
+    }
+
+    fn mount(&self) -> Option<&Path> {
+        self.mount.get_or_init(mounted).as_deref()
+    }
+
+    /// Of the cgroup that a process of this host is in and those around it, the one that it has to itself among all VMs.
+    fn own_cgroup(&self, tgid: u32, cgroup: Option<&str>) -> Option<PathBuf> {
+        let all = || self.slots.iter().map(|slot| slot.id).collect();
+        let is_vm = |process: u32| self.processes.get_or_init(all).contains(&process);
+        cgroup::own_cgroup(self.mount()?, tgid, cgroup?, &is_vm)
+    }
+
+    /// `cpu.weight` of the cgroup that a VM of this host has to itself, `own`, and where the VM is, which is in `cgroup`.
+    fn place(&mut self, own: Option<&Path>, cgroup: Option<&str>) -> (Option<u32>, Place) {
+        let mount = self.mount.get_or_init(mounted).as_deref();
+        let place = (mount.zip(cgroup))
+            .map(|(mount, within)| cgroup::place(mount, own, within, &mut self.read));
+        let weight = own.and_then(|own| self.read.weight(own));
+        (weight, place.unwrap_or_default())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The first slot, of a VM with this process.
+    fn slot(process: u32) -> VmSlot {
+        VmSlot {
+            id: process,
+            ..VmSlot::default()
+        }
+    }
+
     #[test]
     fn a_vm_with_the_number_of_one_that_has_gone_is_another() {
         let me = std::process::id();
         let start = Process::here(me).start().unwrap();
-        let slot = VmSlot {
-            id: me,
-            ..VmSlot::default()
-        };
         let left_after = |looks, start, slots: &[VmSlot], thorough| {
             let mut list = crate::apply::tests::host().0;
             list.truncate(1);
@@ -450,7 +498,7 @@ mod tests {
             vms.list.len()
         };
         let left = |start, slots, thorough| left_after(0, start, slots, thorough);
-        let slots = [slot];
+        let slots = [slot(me)];
         assert_eq!(left(start, &slots, true), 1);
         assert_eq!(left_after(NAMED, start - 1, &slots, true), 1, "settled");
         assert_eq!(left_after(SURE - 1, start - 1, &slots, true), 0);
@@ -535,7 +583,8 @@ mod tests {
             vm.key.tgid = me;
             vm.cgroup = cgroup;
             vm.own_cgroup = Some(own.to_path_buf());
-            vm.weigh(&BTreeSet::from([me]), &mut cgroup::Read::new());
+            let slots = [slot(me)];
+            vm.weigh(&mut Look::at(&slots));
             assert_eq!(vm.cgroup, here);
             vm.weight
         };

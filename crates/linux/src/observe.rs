@@ -117,7 +117,7 @@ impl Observer {
                 .find(|old| old.machine.tgid == vm.machine.tgid);
             let elapsed = old.map_or(0, |old| vm.at.saturating_sub(old.at));
             let mut vcpus = Vec::new();
-            let weights = Weights::of(vm.machine.tgid);
+            let weights = Weights::of(vm.machine.tgid, mount.as_deref());
             for (_, thread) in vm.machine.vcpus() {
                 let Ok(allowed) = affinity::get(thread.tid) else {
                     continue;

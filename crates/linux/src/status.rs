@@ -202,7 +202,10 @@ impl HostStatus {
             let vcpu = |vcpu: &Vcpu| {
                 let counters = reading.get(vcpu.task).copied().unwrap_or_default();
                 let class = control.recognised(vcpu.task).map(str::to_string);
-                vcpu_now(vcpu, &counters, &costop, class)
+                VcpuNow {
+                    cycles: control.cycles_of(vcpu),
+                    ..vcpu_now(vcpu, &counters, &costop, class)
+                }
             };
             vms.push(vm_now(
                 vm,
@@ -302,6 +305,6 @@ fn vcpu_now(
         latency_ms: ms(told.latency),
         home: u32::try_from(told.home - 1).ok(),
         pool: told.pool.checked_sub(1),
-        cycles: counters.cycles,
+        cycles: None,
     }
 }

@@ -39,10 +39,9 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Of a process of this host.
-    pub(crate) fn of(tgid: u32) -> Self {
-        let root = Path::new("/");
-        Self::below(root, cgroup::mount(root), tgid)
+    /// Of a process of this host, whose cgroups are mounted here, if they are at all.
+    pub(crate) fn of(tgid: u32, mount: Option<&Path>) -> Self {
+        Self::below(Path::new("/"), mount.map(Path::to_path_buf), tgid)
     }
 
     /// Of one whose host's files lie below `root`, and its cgroups below `mount`.
@@ -131,7 +130,8 @@ mod tests {
         let weighed = std::thread::spawn(|| {
             // SAFETY: takes nothing and always works; then integers, of this thread only.
             let me = unsafe { libc::gettid() } as u32;
-            let weights = Weights::of(std::process::id());
+            let mount = cgroup::mount(Path::new("/"));
+            let weights = Weights::of(std::process::id(), mount.as_deref());
             let before = (weights.of_thread(me), nice(me).unwrap());
             // SAFETY: as above.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, me, 19) };
@@ -142,7 +142,10 @@ mod tests {
         assert_eq!(before, of_nice(nice_before));
         assert_eq!((after, nice_now), (1, 19));
         assert!(nice(u32::MAX >> 1).is_err());
-        assert_eq!(Weights::of(u32::MAX).of_thread(u32::MAX), NEUTRAL_WEIGHT);
+        assert_eq!(
+            Weights::of(u32::MAX, None).of_thread(u32::MAX),
+            NEUTRAL_WEIGHT
+        );
     }
 
     #[test]

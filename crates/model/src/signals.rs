@@ -71,6 +71,23 @@ pub struct LlcSeen {
     pub misses: u64,
 }
 
+impl CyclesSeen {
+    /// What was counted since `before`, both from the same beginning. A counter that seems to go back has begun anew.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            cycles: count(self.cycles, before.cycles),
+            base: count(self.base, before.base),
+            miss: count(self.miss, before.miss),
+        }
+    }
+}
+
+/// What a counter has counted since it said `before`, or since it began anew.
+fn count(now: u64, before: u64) -> u64 {
+    now.checked_sub(before).unwrap_or(now)
+}
+
 impl Signals {
     /// What is told here, or there. A counter that takes turns with others may have none in a period.
     #[must_use]
@@ -90,7 +107,6 @@ impl Signals {
     /// go back has begun anew.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let count = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         let both = |now: Option<u64>, before: Option<u64>| Some(count(now?, before.unwrap_or(0)));
         let then = before.llc.unwrap_or_default();
         Self {
@@ -102,14 +118,7 @@ impl Signals {
                 references: count(llc.references, then.references),
                 misses: count(llc.misses, then.misses),
             }),
-            cycles: self.cycles.map(|cycles| {
-                let then = before.cycles.unwrap_or_default();
-                CyclesSeen {
-                    cycles: count(cycles.cycles, then.cycles),
-                    base: count(cycles.base, then.base),
-                    miss: count(cycles.miss, then.miss),
-                }
-            }),
+            cycles: (self.cycles).map(|it| it.since(&before.cycles.unwrap_or_default())),
             kept: both(self.kept, before.kept),
             unhalted: self.unhalted.map(|it| {
                 let then = before.unhalted.unwrap_or_default();

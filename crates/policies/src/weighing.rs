@@ -47,60 +47,110 @@ pub struct Place {
 /// Works out weights, period by period.
 #[derive(Debug, Default)]
 pub struct Weighing {
-    /// When each VM wanted to run last.
-    wanted: BTreeMap<VmId, Nanos>,
+    /// All VMs, in the order in which they were seen last: mostly the same ones in each period, so that nothing is built
+    /// anew for them.
+    members: Vec<Member>,
+}
+
+/// What is known of a VM.
+#[derive(Debug)]
+struct Member {
+    vm: VmId,
+    /// When it wanted to run last.
+    wanted: Nanos,
+    /// What divides the host's time on the way to it, the outermost first; empty: nothing does that is known.
+    path: Vec<Cgroup>,
+}
+
+/// Who shares what within cgroups.
+#[derive(Default)]
+struct Shares {
+    /// Members that want to run.
+    wanting: BTreeSet<u64>,
+    /// What these weigh together within each cgroup.
+    sums: BTreeMap<u64, u64>,
 }
 
 impl Weighing {
     /// Says of each VM what it weighs, by its place.
     pub fn weigh<'a>(&mut self, seen: &mut Snapshot, place: &dyn Fn(VmId) -> Option<&'a Place>) {
-        self.look(seen);
-        let paths: BTreeMap<VmId, Vec<Cgroup>> = (seen.all())
-            .filter_map(|vm| Some((vm.vm, path(vm, place(vm.vm)?))))
-            .collect();
-        // Those that want to run, and what they weigh together within each cgroup.
-        let mut wanting = BTreeSet::new();
-        let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
-        for path in
-            (paths.iter()).filter_map(|(vm, path)| self.counts(*vm, seen.now).then_some(path))
-        {
-            wanting.extend(path.first().map(|outermost| outermost.id));
-            for pair in path.windows(2) {
-                if wanting.insert(pair[1].id) {
-                    *sums.entry(pair[0].id).or_default() += pair[1].weight;
-                }
+        self.update_members(seen);
+        let mut shares = Shares::default();
+        for (member, vm) in self.members.iter_mut().zip(seen.all()) {
+            if wants(vm) {
+                member.wanted = seen.now;
+            }
+            member.set_path(vm, place(vm.vm));
+            if seen.now.saturating_sub(member.wanted) < PAUSE {
+                shares.add(&member.path);
             }
         }
-        let weight = |path: &Vec<Cgroup>| {
-            let mut weight = path.first()?.weight;
-            for pair in path.windows(2) {
-                let (around, member) = (pair[0], pair[1]);
-                let others = sums.get(&around.id).copied().unwrap_or(0);
-                // One that sleeps is weighed as if it did not.
-                let own = u64::from(!wanting.contains(&member.id)) * member.weight;
-                weight = weight * member.weight / (others + own).max(1);
-            }
-            Some(weight.max(1))
+        let all = seen.vms.iter_mut().chain(&mut seen.others);
+        for (vm, member) in all.zip(&self.members) {
+            vm.effective = shares.weight(&member.path);
+        }
+    }
+
+    /// VMs come and go. Who is new counts at first.
+    fn update_members(&mut self, seen: &Snapshot) {
+        let here = || seen.all().map(|vm| vm.vm);
+        if self.members.iter().map(|member| member.vm).eq(here()) {
+            return;
+        }
+        let before = std::mem::take(&mut self.members).into_iter();
+        let mut before: BTreeMap<VmId, Member> = before.map(|it| (it.vm, it)).collect();
+        let new = |vm| Member {
+            vm,
+            wanted: seen.now,
+            path: Vec::new(),
         };
-        for vm in seen.vms.iter_mut().chain(&mut seen.others) {
-            vm.effective = paths.get(&vm.vm).and_then(weight);
+        self.members = here()
+            .map(|vm| before.remove(&vm).unwrap_or_else(|| new(vm)))
+            .collect();
+    }
+}
+
+impl Member {
+    /// Where it has no cgroup to itself, its vCPUs together are a member of the innermost one.
+    fn set_path(&mut self, vm: &VmSeen, place: Option<&Place>) {
+        self.path.clear();
+        let Some(place) = place else {
+            return;
+        };
+        self.path.extend_from_slice(&place.around);
+        if !place.own && !self.path.is_empty() {
+            let weights = vm.vcpus.iter().map(|vcpu| u64::from(vcpu.weight));
+            self.path.push(Cgroup {
+                id: u64::MAX - u64::from(vm.vm.0),
+                weight: (weights.sum::<u64>() * PARTS).max(1),
+            });
+        }
+    }
+}
+
+impl Shares {
+    /// A VM with this path wants to run.
+    fn add(&mut self, path: &[Cgroup]) {
+        self.wanting
+            .extend(path.first().map(|outermost| outermost.id));
+        for pair in path.windows(2) {
+            if self.wanting.insert(pair[1].id) {
+                *self.sums.entry(pair[0].id).or_default() += pair[1].weight;
+            }
         }
     }
 
-    /// Notes who wanted to run in this period. Who is new counts at first.
-    fn look(&mut self, seen: &Snapshot) {
-        let before = std::mem::take(&mut self.wanted);
-        for vm in seen.all() {
-            let at = match before.get(&vm.vm) {
-                Some(&at) if !wants(vm) => at,
-                _ => seen.now,
-            };
-            self.wanted.insert(vm.vm, at);
+    /// What one with this path weighs.
+    fn weight(&self, path: &[Cgroup]) -> Option<u64> {
+        let mut weight = path.first()?.weight;
+        for pair in path.windows(2) {
+            let (around, member) = (pair[0], pair[1]);
+            let others = self.sums.get(&around.id).copied().unwrap_or(0);
+            // One that sleeps is weighed as if it did not.
+            let own = u64::from(!self.wanting.contains(&member.id)) * member.weight;
+            weight = weight * member.weight / (others + own).max(1);
         }
-    }
-
-    fn counts(&self, vm: VmId, now: Nanos) -> bool {
-        (self.wanted.get(&vm)).is_some_and(|&at| now.saturating_sub(at) < PAUSE)
+        Some(weight.max(1))
     }
 }
 
@@ -110,19 +160,6 @@ fn wants(vm: &VmSeen) -> bool {
         let wanted = vcpu.run + vcpu.ready;
         wanted * LITTLE > wanted + vcpu.wait
     })
-}
-
-/// What divides the host's time on the way to this VM. Where it has no cgroup to itself, its vCPUs together are a member.
-fn path(vm: &VmSeen, place: &Place) -> Vec<Cgroup> {
-    let mut path = place.around.clone();
-    if !place.own && !path.is_empty() {
-        let weights = vm.vcpus.iter().map(|vcpu| u64::from(vcpu.weight));
-        path.push(Cgroup {
-            id: u64::MAX - u64::from(vm.vm.0),
-            weight: (weights.sum::<u64>() * PARTS).max(1),
-        });
-    }
-    path
 }
 
 #[cfg(test)]
@@ -193,6 +230,43 @@ mod tests {
             None,
         ];
         assert_eq!(weighed(&places, &[0], SEC), paused);
+    }
+
+    /// What is kept from period to period goes with the VM, wherever it is listed.
+    #[test]
+    fn vms_come_go_and_change_places() {
+        let slice = cgroup(1, 400);
+        let places = [10, 11, 12].map(|id| in_own(&[slice, cgroup(id, 100)]));
+        let mut weighing = Weighing::default();
+        let mut weighs = |now: Nanos, vms: &[u32], others: &[u32]| {
+            let mut seen = snapshot(4, &[2; 3]);
+            let all = seen.vms;
+            let of = |vms: &[u32]| vms.iter().map(|&at| all[at as usize].clone()).collect();
+            (seen.vms, seen.others) = (of(vms), of(others));
+            seen.now = now;
+            for vm in seen.vms.iter_mut().chain(&mut seen.others) {
+                // All but the second one sleep.
+                let run = if vm.vm.0 == 1 { 60 * MS } else { 0 };
+                for vcpu in &mut vm.vcpus {
+                    (vcpu.run, vcpu.wait) = (run, 100 * MS - run);
+                }
+            }
+            weighing.weigh(&mut seen, &|vm| places.get(vm.index()));
+            let weight = |vm: &VmSeen| (vm.vm.0, vm.effective.unwrap_or(0));
+            seen.all().map(weight).collect::<Vec<_>>()
+        };
+        let (half, third) = (200_000, 400_000 / 3);
+        assert_eq!(weighs(0, &[0, 1], &[]), [(0, half), (1, half)]);
+        // One comes half a second later, and two are no longer the policy's.
+        let later = weighs(SEC / 2, &[2], &[1, 0]);
+        assert_eq!(later, [(2, third), (1, third), (0, third)]);
+        // The first sleeps for a second by now, the last does not yet.
+        let all = weighs(SEC, &[0, 1, 2], &[]);
+        assert_eq!(all, [(0, third), (1, half), (2, half)]);
+        // One that comes again is a new one.
+        assert_eq!(weighs(SEC, &[1, 2], &[]), [(1, half), (2, half)]);
+        let again = weighs(SEC, &[0, 1, 2], &[]);
+        assert_eq!(again, [(0, third), (1, third), (2, third)]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,9 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// Links of a process's open files that are looked at: anybody may have half a million (fs.nr_open and service managers' limits
 /// are above that). A VMM opens its vCPUs before most of its devices.
 const MOST_LINKS: usize = 4096;
+
+/// What most files of /proc fit into, bytes.
+const PAGE: usize = 4096;
 
 /// A process whose threads come and go faster than they are listed is listed so often.
 const MOST_LISTS: usize = 8;
@@ -415,10 +418,14 @@ fn some_numbers(folder: &Path, most: usize) -> Vec<u32> {
     entries.flatten().filter_map(number).take(most).collect()
 }
 
-/// A file, as far as it is UTF-8.
+/// A file, as far as it is UTF-8. To ask for its size, as `fs::read` does, is in vain: the kernel says 0.
 fn text(file: &Path) -> Option<String> {
-    let bytes = fs::read(file).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    let mut bytes = Vec::with_capacity(PAGE);
+    // Of something of no known size, into the room that there is.
+    let mut unsized_file = fs::File::open(file).ok()?.take(u64::MAX);
+    unsized_file.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8(bytes);
+    Some(text.unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
 }
 
 /// A file without the end of its last line.

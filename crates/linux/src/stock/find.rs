@@ -94,7 +94,8 @@ impl Vms {
     ) -> Vm {
         let tgid = machine.tgid;
         let vm = self.numbers.vm((tgid, machine.start));
-        let weights = Weights::of(tgid);
+        let mount = cgroup::mount(Path::new("/"));
+        let weights = Weights::of(tgid, mount.as_deref());
         let vcpus = machine.vcpus().filter_map(|(_, thread)| {
             let (tid, start) = (thread.tid, thread.start);
             let key = ThreadKey { tgid, tid, start };
@@ -111,7 +112,7 @@ impl Vms {
         });
         let vcpus = vcpus.collect();
         let is_vm = |process| all.contains(&process);
-        let at = cgroup::mount(Path::new("/")).zip(machine.cgroup.as_deref());
+        let at = mount.zip(machine.cgroup.as_deref());
         let own = at
             .as_ref()
             .and_then(|(mount, path)| cgroup::own_cgroup(mount, tgid, path, &is_vm));

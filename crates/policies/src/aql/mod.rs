@@ -208,14 +208,19 @@ impl Policy for Aql {
 /// All vCPUs, VM by VM, each with what it weighs against all others: nothing if it does not want to run. `of`: its type,
 /// and whether it does.
 pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> Vec<Member> {
-    let mut members = Vec::new();
+    let mut members = Vec::with_capacity(seen.vms.iter().map(|vm| vm.vcpus.len()).sum());
+    let (mut types, mut want) = (Vec::new(), Vec::new());
     for vm in &seen.vms {
-        let (types, want): (Vec<Type>, Vec<bool>) =
-            vm.vcpus.iter().map(|vcpu| of(vcpu.task)).unzip();
+        types.clear();
+        want.clear();
+        for (kind, wants) in vm.vcpus.iter().map(|vcpu| of(vcpu.task)) {
+            types.push(kind);
+            want.push(wants);
+        }
         let each = usable::weights_of_wanting(vm, &want).zip(&want);
         let each = each.map(|(weight, want)| if *want { weight } else { 0 });
-        let vcpus = vm.vcpus.iter().zip(types).zip(each);
-        members.extend(vcpus.map(|((vcpu, of), weight)| Member {
+        let vcpus = vm.vcpus.iter().zip(&types).zip(each);
+        members.extend(vcpus.map(|((vcpu, &of), weight)| Member {
             task: vcpu.task,
             of,
             weight,

@@ -5,7 +5,7 @@ use super::kind::Type;
 use super::vtrs::{Cursors, Limits, Recognition};
 use crate::wanting::{self, Wanting};
 use corun_model::{Signals, Snapshot, Status, TaskId, TaskSeen};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What is remembered of a vCPU.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,8 @@ struct Known {
 /// Every vCPU's recognition.
 #[derive(Clone, Debug, Default)]
 pub struct Recogniser {
-    vcpus: BTreeMap<TaskId, Known>,
+    /// In the order of their numbers. They stay from period to period, and nothing is built anew for them.
+    vcpus: Vec<(TaskId, Known)>,
     /// What the host told in the last period, of any vCPU; `None`: there was none yet.
     told: Option<Signals>,
 }
@@ -25,7 +26,7 @@ pub struct Recogniser {
 impl Recogniser {
     /// A monitoring period is over. vCPUs that are not there any more are forgotten.
     pub fn look(&mut self, seen: &Snapshot, limits: &Limits) {
-        self.forget(seen);
+        self.update_members(seen);
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
         let told = vcpus.map(|vcpu| vcpu.signals).reduce(Signals::or);
         self.told = told.or(self.told);
@@ -33,7 +34,10 @@ impl Recogniser {
             let exits = vm.vcpus.iter().filter_map(|vcpu| vcpu.signals.pause_exits);
             let exits = exits.reduce(u64::saturating_add);
             for vcpu in &vm.vcpus {
-                let known = self.vcpus.entry(vcpu.task).or_default();
+                let at = self.place(vcpu.task);
+                let Some((_, known)) = at.and_then(|at| self.vcpus.get_mut(at)) else {
+                    continue;
+                };
                 if vcpu.run > 0 {
                     let cursors = Cursors::of(&vcpu.signals, exits, limits);
                     known.recognition.sample(cursors);
@@ -45,11 +49,35 @@ impl Recogniser {
         }
     }
 
-    /// Only these are there.
-    fn forget(&mut self, seen: &Snapshot) {
+    /// vCPUs come and go.
+    fn update_members(&mut self, seen: &Snapshot) {
         let there = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        let there: BTreeSet<TaskId> = there.map(|vcpu| vcpu.task).collect();
-        self.vcpus.retain(|task, _| there.contains(task));
+        let mut there: Vec<TaskId> = there.map(|vcpu| vcpu.task).collect();
+        there.sort_unstable();
+        if self
+            .vcpus
+            .iter()
+            .map(|(task, _)| *task)
+            .eq(there.iter().copied())
+        {
+            return;
+        }
+        let mut before: BTreeMap<TaskId, Known> = self.vcpus.drain(..).collect();
+        let known = |task: TaskId| (task, before.remove(&task).unwrap_or_default());
+        self.vcpus = there.into_iter().map(known).collect();
+    }
+
+    /// Where a vCPU is among those that are known: mostly where its number says, as they are given in sequence.
+    fn place(&self, task: TaskId) -> Option<usize> {
+        let (first, _) = self.vcpus.first()?;
+        let is_there = |at: &usize| self.vcpus.get(*at).is_some_and(|(it, _)| *it == task);
+        let in_sequence = task.index().checked_sub(first.index()).filter(is_there);
+        let search = || self.vcpus.binary_search_by_key(&task, |(it, _)| *it);
+        in_sequence.or_else(|| search().ok())
+    }
+
+    fn known(&self, task: TaskId) -> Option<&Known> {
+        self.vcpus.get(self.place(task)?).map(|(_, known)| known)
     }
 
     /// A vCPU's type.
@@ -59,16 +87,14 @@ impl Recogniser {
 
     /// A vCPU's type, and whether it has wanted to run lately.
     pub fn wanting(&self, task: TaskId) -> (Type, bool) {
-        let known = self.vcpus.get(&task);
-        known.map_or((Type::UNKNOWN, true), |known| {
+        self.known(task).map_or((Type::UNKNOWN, true), |known| {
             (known.recognition.decided(), known.wanting.counts())
         })
     }
 
     /// A vCPU's cursors, means over the window.
     pub fn cursors(&self, task: TaskId) -> Cursors {
-        self.vcpus
-            .get(&task)
+        self.known(task)
             .map_or_else(Cursors::default, |known| known.recognition.means())
     }
 
@@ -115,5 +141,44 @@ fn wanted(vcpu: &TaskSeen, limits: &Limits) -> Option<u32> {
     match is_io {
         true => Some(wanting::FULL),
         false => (all > 0).then(|| wanting::part(wanted, all)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::snapshot;
+    use corun_model::VmSeen;
+
+    /// What was seen of a vCPU is its own wherever it is listed, until it has gone.
+    #[test]
+    fn vcpus_come_go_and_change_places() {
+        let limits = super::super::Calibration::default().limits;
+        let mut recogniser = Recogniser::default();
+        // Of VM n, who has the tasks 100n and 100n + 1, the second one does I/O in each period, the first one nothing.
+        let mut look = |vms: &[usize]| {
+            let all = snapshot(4, &[2; 3]).vms;
+            let mut vms: Vec<VmSeen> = vms.iter().map(|&vm| all[vm].clone()).collect();
+            for vcpu in vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+                let io = u64::from(vcpu.task.0 % 2) * limits.io_events;
+                (vcpu.run, vcpu.signals.io_events) = (1, Some(io));
+            }
+            let seen = Snapshot {
+                vms,
+                ..snapshot(4, &[])
+            };
+            recogniser.look(&seen, &limits);
+            let tasks = [0, 1, 100, 101, 200, 201];
+            tasks.map(|task| recogniser.name(TaskId(task)))
+        };
+        for _ in 0..3 {
+            assert_eq!(look(&[2, 0]), ["unknown"; 6]);
+        }
+        let (u, io) = ("unknown", "IOInt");
+        assert_eq!(look(&[0, 1, 2]), [u, io, u, u, u, io]);
+        for _ in 0..2 {
+            assert_eq!(look(&[1, 2]), [u, u, u, u, u, io]);
+        }
+        assert_eq!(look(&[0, 2, 1]), [u, u, u, io, u, io]);
     }
 }

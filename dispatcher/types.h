@@ -402,8 +402,7 @@ struct cpu_ctx {
 	u32 ceded;	/* cookie.h: 1: a task must start on the SMT sibling first */
 	u64 unknown;	/* bpf.h: vtime at which a task without a task_ctx was last queued */
 	u64 offer_due;	/* idle.h: when an interrupted task has waited for long; 0: none has to */
-	u64 grace_end;	/* grace.h: until then the running task is not interrupted by what it wakes
-			 */
+	u64 grace_end;	/* grace.h: until when what the running task wakes does not interrupt it */
 	u64 put_off;	/* grace.h: 1: a task waits for that */
 };
 

@@ -3,7 +3,7 @@
 //! the dissertation's text. Nothing here decides anything.
 
 use super::dasl::{self, Limits, Went};
-use super::dats;
+use super::dats::{self, Bounds};
 use super::elb::{Bank, VmUse};
 use super::params::JupiterParams;
 use super::rcr::{self, Layout, Placed};
@@ -15,7 +15,9 @@ use corun_model::{Doing, Nanos, PcpuId, PcpuSet, TaskId, VmId};
 pub fn weights_after(weights: [u64; 3]) -> [u64; 3] {
     let mut after = weights;
     let step = JupiterParams::default().weight_step;
-    dats::adjust(&mut after, &weights, &[true, false, false], false, step);
+    // Of a VM of which not yet known is what it is entitled to, so that no weight gives a whole period.
+    let bounds = weights.map(|weight| Bounds::new(weight, weights.iter().sum(), 0, 1));
+    dats::adjust(&mut after, &bounds, &[true, false, false], false, step);
     after
 }
 

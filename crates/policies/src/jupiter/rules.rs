@@ -112,6 +112,7 @@ pub fn moved_for_latencies(low: u32, most: u64, fewest: u64) -> usize {
 pub fn loans(growing: u32, before: u64, then: u64, conflicts: [u64; 2]) -> Vec<(VmId, u64)> {
     let vm = |vm, used, wants, conflicts| VmUse {
         vm: VmId(vm),
+        on: true,
         allowed: PcpuSet::first(4),
         entitled: 100 * MS,
         most: 400 * MS,

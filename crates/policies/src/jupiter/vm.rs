@@ -291,18 +291,14 @@ impl Vm {
         let divided = entitled.max(has);
         let total: u64 = self.weights.iter().sum();
         let part = |weight| scaled(divided, weight, total.max(1));
-        let each = || self.vcpus.iter().zip(&self.weights).zip(&self.depleted);
-        let slack = |vcpu: &Vcpu, part: Nanos, depleted: bool| match depleted {
-            true => 0,
-            false => part.saturating_sub(vcpu.used).min(vcpu.halted),
-        };
-        let left = each().map(|((vcpu, &weight), &depleted)| slack(vcpu, part(weight), depleted));
+        let each = self.vcpus.iter().zip(&self.weights).zip(&self.depleted);
+        let left = each.map(|((vcpu, &weight), &depleted)| vcpu.leaves(part(weight), depleted));
         let left = left.sum::<Nanos>();
         let lent = (divided - has).min(left);
         let each = self.vcpus.iter_mut().zip(&self.weights);
         for ((vcpu, &weight), &depleted) in each.zip(&self.depleted) {
             let part = part(weight);
-            let lent_of_it = scaled(slack(vcpu, part, depleted), lent, left.max(1));
+            let lent_of_it = scaled(vcpu.leaves(part, depleted), lent, left.max(1));
             let part = scaled(part - lent_of_it, has, (divided - lent).max(1));
             vcpu.slice = part.clamp(1, params.period);
             vcpu.predicted = if depleted {
@@ -478,6 +474,15 @@ impl Vm {
 }
 
 impl Vcpu {
+    /// What it would leave of this part, by what it did in the last period: no more than it was halted, since a vCPU that is
+    /// late could use its part.
+    fn leaves(&self, part: Nanos, depleted: bool) -> Nanos {
+        match depleted {
+            true => 0,
+            false => part.saturating_sub(self.used).min(self.halted),
+        }
+    }
+
     /// What it did in a period of `passed` ns. Returns whether it has used up its slice; a vCPU
     /// that has just joined had none yet, and has not.
     fn judge(&mut self, did: &TaskSeen, passed: Nanos, params: &JupiterParams) -> bool {

@@ -300,22 +300,14 @@ fn lacking(pcpus: u32, guests: &[Guest], seed: u64, params: JupiterParams) -> Ve
 /// on one pCPU at a time.
 fn most_beyond_balance(guest: &Guest, tenths: usize) -> f64 {
     let in_turns = matches!(guest.vcpus[0], Does::Hands { .. });
+    let (half_a_second, second, longer) = match in_turns {
+        true => (0.5, 0.45, 0.42),
+        false => (0.45, 0.3, 0.2),
+    };
     match tenths {
-        0..10 => 0.45,
-        10..20 => {
-            if in_turns {
-                0.4
-            } else {
-                0.3
-            }
-        }
-        _ => {
-            if in_turns {
-                0.35
-            } else {
-                0.2
-            }
-        }
+        0..10 => half_a_second,
+        10..20 => second,
+        _ => longer,
     }
 }
 

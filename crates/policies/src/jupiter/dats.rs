@@ -5,12 +5,18 @@
 //! A vCPU's slice is its part, by weight, of what its VM may use in a period. One that has used its
 //! slice up and wants more weighs a tenth more in the next period. The total weight of a VM is
 //! fixed: the others lose what these gain, in proportion to what they have. They have time left, so
-//! that costs them nothing as long as it is true. The dissertation does not have two bounds that
-//! are here. If most vCPUs are depleted, the few others lose no more than a tenth either, and the
-//! depleted ones gain less ("adjust its parameters gradually"): otherwise one vCPU that happens to
-//! wait when the period ends would lose all it has. And none falls below an eighth of the mean, so
-//! that one that was idle for long is not starved when it wakes; nor does one rise above what the
-//! dispatcher gives, which matters to VMs with more than 73 vCPUs.
+//! that costs them nothing as long as it is true. The dissertation does not have these bounds:
+//!
+//!   * If most vCPUs are depleted, the few others lose no more than a tenth either, and the
+//!     depleted ones gain less ("adjust its parameters gradually"): otherwise one vCPU that happens to
+//!     wait when the period ends would lose all it has.
+//!   * None falls below an eighth of the mean, so that one that was idle for long is not starved
+//!     when it wakes.
+//!   * None rises above the weight that gives it the whole period, of what its VM is entitled to
+//!     without loans. It could not use more, and its siblings would fall to the floor for nothing:
+//!     where they begin to compute, a VM whose weight is on one pCPU has far less than its share.
+//!   * Nor does one rise above what the dispatcher gives, which matters to VMs with more than 73
+//!     vCPUs.
 //!
 //! If a VM has its share, and none of its vCPUs is depleted, or all are, there is no reason for one
 //! vCPU to have more than another, and weights come back a step at a time to what vCPUs weigh by
@@ -18,7 +24,12 @@
 //! stayed, chance differences between vCPUs that all do the same would stay for ever, and the
 //! slowest vCPU would keep the others waiting. A vCPU that needs more is soon depleted again, and
 //! loses only one step of what it gained.
+//!
+//! What a vCPU gave is [given back](give_back) sooner if it wants all of it while its VM lacks its
+//! share: half of it in a period, as ELB repays debts. A tenth of what little it has left would take
+//! seconds.
 
+use super::scaled;
 use corun_model::Claim;
 
 /// What a vCPU weighs by default; the total of a VM is this times its vCPUs.
@@ -29,30 +40,58 @@ pub(super) const FLOOR: u64 = 8;
 /// No vCPU has more than so many times what it weighs by itself.
 pub(super) const CEILING: u64 = Claim::RANGE as u64;
 
+/// Of what it gave, a vCPU that wants it has one part in so many back in a period.
+pub(super) const GIVES_BACK: u64 = 2;
+
+/// The bounds of a vCPU's weight that depend on the vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// What it weighs by itself. It comes back to that.
+    pub rest: u64,
+    /// It does not rise above this.
+    pub most: u64,
+}
+
+impl Bounds {
+    /// Of a vCPU of a VM that is entitled to `entitled` in a `period`, and whose weights add up to `total`. What it weighs
+    /// by itself it may weigh, whatever that gives it.
+    pub fn new(rest: u64, total: u64, entitled: u64, period: u64) -> Self {
+        let whole_period = match entitled {
+            0 => u64::MAX,
+            _ => scaled(total, period, entitled),
+        };
+        Self {
+            rest,
+            most: whole_period.min(rest * CEILING).max(rest),
+        }
+    }
+}
+
 /// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want
-/// more: these grow by `step` percent, unless the others would lose more than that. `rest` is what
-/// they weigh by themselves. If no vCPU is depleted, or all are, and the VM has its share
-/// (`served`), the weights come back towards `rest`. The sum stays.
+/// more: these grow by `step` percent, unless the others would lose more than that. If no vCPU is
+/// depleted, or all are, and the VM has its share (`served`), the weights come back towards what
+/// they were at first. The sum stays.
 pub(super) fn adjust(
     weights: &mut [u64],
-    rest: &[u64],
+    bounds: &[Bounds],
     depleted: &[bool],
     served: bool,
     step: u32,
 ) {
+    keep_below_most(weights, bounds);
     let (mut growing, mut others) = (0, 0);
     for (weight, depleted) in weights.iter().zip(depleted) {
         *(if *depleted { &mut growing } else { &mut others }) += weight;
     }
     if growing == 0 || others == 0 {
-        if served && *weights != *rest {
-            come_back(weights, rest, step);
+        if served {
+            come_back(weights, bounds, step);
         }
         return;
     }
     let wanted = growing.min(others) * u64::from(step) / 100;
-    // Each gains by what it weighs, up to the ceiling.
-    let room = |weights: &[u64], at: usize| (rest[at] * CEILING).saturating_sub(weights[at]);
+    // Each gains by what it weighs, up to what it may have.
+    let room = |weights: &[u64], at: usize| bounds[at].most.saturating_sub(weights[at]);
     let grows: Vec<(usize, u64)> = (0..weights.len())
         .filter(|&at| depleted[at])
         .map(|at| (at, (wanted * weights[at] / growing).min(room(weights, at))))
@@ -73,30 +112,67 @@ pub(super) fn adjust(
     }
 }
 
-/// Brings weights `step` percent of the way back to `rest`, which adds up to the same.
-fn come_back(weights: &mut [u64], rest: &[u64], step: u32) {
+/// Gives vCPUs that want `back` what they gave to their siblings [a part](GIVES_BACK) of it, as far as these still have it.
+pub(super) fn give_back(weights: &mut [u64], bounds: &[Bounds], back: &[bool]) {
+    let (mut gave, mut gained) = (0, 0);
+    for ((weight, bounds), back) in weights.iter().zip(bounds).zip(back) {
+        gained += weight.saturating_sub(bounds.rest);
+        gave += if *back {
+            bounds.rest.saturating_sub(*weight)
+        } else {
+            0
+        };
+    }
+    let part = gave.min(gained) / GIVES_BACK;
+    let returns = |_, above: u64| above * part / gained.max(1);
+    pass_on(weights, bounds, returns, |at| back[at]);
+}
+
+/// A VM that is entitled to more than before has less use for large weights: a smaller one gives the whole period.
+fn keep_below_most(weights: &mut [u64], bounds: &[Bounds]) {
+    let returns = |at: usize, above: u64| (bounds[at].rest + above).saturating_sub(bounds[at].most);
+    pass_on(weights, bounds, returns, |_| true);
+}
+
+/// Brings weights `step` percent of the way back to what vCPUs weigh by themselves.
+fn come_back(weights: &mut [u64], bounds: &[Bounds], step: u32) {
+    // At least one, so that it ends.
+    let returns = |_, above: u64| (above * u64::from(step)).div_ceil(100).min(above);
+    pass_on(weights, bounds, returns, |_| true);
+}
+
+/// Each vCPU gives what it `returns` of what it has above what it weighs by itself. Those that `get` it do by
+/// what they lack of that, which adds up to no less.
+fn pass_on(
+    weights: &mut [u64],
+    bounds: &[Bounds],
+    returns: impl Fn(usize, u64) -> u64,
+    get: impl Fn(usize) -> bool,
+) {
     let mut left = 0;
-    for (weight, rest) in weights.iter_mut().zip(rest) {
-        // At least one, so that it ends.
-        let above = weight.saturating_sub(*rest);
-        let part = (above * u64::from(step)).div_ceil(100).min(above);
+    for (at, (weight, bounds)) in weights.iter_mut().zip(bounds).enumerate() {
+        let part = returns(at, weight.saturating_sub(bounds.rest));
         *weight -= part;
         left += part;
     }
+    if left == 0 {
+        return;
+    }
+    let lacks = |weights: &[u64], at: usize| match get(at) {
+        true => bounds[at].rest.saturating_sub(weights[at]),
+        false => 0,
+    };
+    let all = (0..weights.len()).map(|at| lacks(weights, at)).sum::<u64>();
     let gives = left;
-    let lacks: u64 = (weights.iter().zip(rest))
-        .map(|(weight, rest)| rest.saturating_sub(*weight))
-        .sum();
-    let below = |weight: u64, rest: u64| rest.saturating_sub(weight);
-    for (weight, rest) in weights.iter_mut().zip(rest) {
-        let part = gives * below(*weight, *rest) / lacks.max(1);
-        *weight += part;
+    for at in 0..weights.len() {
+        let part = gives * lacks(weights, at) / all.max(1);
+        weights[at] += part;
         left -= part;
     }
     // What rounding left over, or what the sums differ by.
-    for (weight, rest) in weights.iter_mut().zip(rest) {
-        let part = left.min(below(*weight, *rest));
-        *weight += part;
+    for at in 0..weights.len() {
+        let part = left.min(lacks(weights, at));
+        weights[at] += part;
         left -= part;
     }
     if let Some(first) = weights.first_mut() {
@@ -137,11 +213,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Of vCPUs that weigh this by themselves, of a VM that has just come: what it is entitled to bounds none.
+    fn bounds(rest: &[u64]) -> Vec<Bounds> {
+        let total = rest.iter().sum();
+        let bounds = |&rest| Bounds::new(rest, total, 0, 1);
+        rest.iter().map(bounds).collect()
+    }
+
     /// The rule of §4.4.1: ten percent for a depleted vCPU, from the others by their weights.
     #[test]
     fn a_vcpu_that_used_up_its_slice_gets_a_tenth_more_from_the_others_in_proportion() {
         let mut weights = [100_000, 60_000, 40_000];
-        adjust(&mut weights, &[NEUTRAL; 3], &[true, false, false], true, 10);
+        adjust(
+            &mut weights,
+            &bounds(&[NEUTRAL; 3]),
+            &[true, false, false],
+            true,
+            10,
+        );
         assert_eq!(weights, [110_000, 54_000, 36_000]);
     }
 
@@ -151,12 +240,12 @@ mod tests {
         for depleted in [[false; 3], [true; 3]] {
             let rest = [80_000, 80_000, 40_000];
             let mut weights = [110_000, 50_000, 40_000];
-            adjust(&mut weights, &rest, &depleted, false, 10);
+            adjust(&mut weights, &bounds(&rest), &depleted, false, 10);
             assert_eq!(weights, [110_000, 50_000, 40_000], "it lacks its share");
-            adjust(&mut weights, &rest, &depleted, true, 10);
+            adjust(&mut weights, &bounds(&rest), &depleted, true, 10);
             assert_eq!(weights, [107_000, 53_000, 40_000]);
             for _ in 0..200 {
-                adjust(&mut weights, &rest, &depleted, true, 10);
+                adjust(&mut weights, &bounds(&rest), &depleted, true, 10);
             }
             assert_eq!(weights, rest);
         }
@@ -169,7 +258,7 @@ mod tests {
         let mut depleted = [false; 128];
         depleted[0] = true;
         for _ in 0..200 {
-            adjust(&mut weights, &[NEUTRAL; 128], &depleted, true, 10);
+            adjust(&mut weights, &bounds(&[NEUTRAL; 128]), &depleted, true, 10);
         }
         assert_eq!(weights[0], CEILING * NEUTRAL);
         assert_eq!(weights.iter().sum::<u64>(), 128 * NEUTRAL);
@@ -180,7 +269,7 @@ mod tests {
         let mut weights = [10_000; 5];
         adjust(
             &mut weights,
-            &[10_000; 5],
+            &bounds(&[10_000; 5]),
             &[true, true, true, true, false],
             true,
             10,
@@ -194,7 +283,7 @@ mod tests {
         for _ in 0..200 {
             adjust(
                 &mut weights,
-                &[NEUTRAL; 4],
+                &bounds(&[NEUTRAL; 4]),
                 &[true, false, false, false],
                 true,
                 10,
@@ -202,6 +291,40 @@ mod tests {
         }
         let floor = NEUTRAL / FLOOR;
         assert_eq!(weights, [4 * NEUTRAL - 3 * floor, floor, floor, floor]);
+    }
+
+    /// A VM of four that is entitled to two pCPUs: two times the mean is a whole period.
+    #[test]
+    fn nobody_rises_above_what_gives_it_the_whole_period() {
+        let of = |entitled| [NEUTRAL; 4].map(|rest| Bounds::new(rest, 4 * NEUTRAL, entitled, 100));
+        let mut weights = [NEUTRAL; 4];
+        let depleted = [true, false, false, false];
+        for _ in 0..200 {
+            adjust(&mut weights, &of(200), &depleted, true, 10);
+        }
+        assert_eq!(weights[0], 2 * NEUTRAL);
+        assert_eq!(weights.iter().sum::<u64>(), 4 * NEUTRAL);
+        // It is entitled to more from now on, and the same period takes less weight.
+        adjust(&mut weights, &of(320), &depleted, true, 10);
+        assert_eq!(weights[0], 4 * NEUTRAL * 100 / 320);
+        assert_eq!(weights.iter().sum::<u64>(), 4 * NEUTRAL);
+        // What it weighs by itself it keeps, though it is more than it can use.
+        assert_eq!(
+            Bounds::new(3 * NEUTRAL, 4 * NEUTRAL, 400, 100).most,
+            3 * NEUTRAL
+        );
+    }
+
+    /// Half of what it gave, from those that have it; the other one that gave does not want it.
+    #[test]
+    fn what_a_vcpu_gave_comes_back_by_halves_when_it_wants_it() {
+        let bounds = bounds(&[10_000; 4]);
+        let mut weights = [22_000, 12_000, 2_000, 4_000];
+        give_back(&mut weights, &bounds, &[false, false, true, false]);
+        assert_eq!(weights, [18_572, 11_429, 5_999, 4_000]);
+        let before = weights;
+        give_back(&mut weights, &bounds, &[true, true, false, false]);
+        assert_eq!(weights, before, "they gave nothing");
     }
 
     proptest! {
@@ -214,7 +337,7 @@ mod tests {
             for depleted in &rounds {
                 let before = weights.clone();
                 let depleted = &depleted[..vcpus];
-                adjust(&mut weights, &vec![NEUTRAL; vcpus], depleted, true, step);
+                adjust(&mut weights, &bounds(&vec![NEUTRAL; vcpus]), depleted, true, step);
                 let alike = depleted.iter().all(|is| *is == depleted[0]);
                 prop_assert_eq!(weights.iter().sum::<u64>(), vcpus as u64 * NEUTRAL);
                 for at in 0..vcpus {

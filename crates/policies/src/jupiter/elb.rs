@@ -25,8 +25,12 @@
 //! repaid by what the lender used beyond its entitlement, or by what the borrower went without, if
 //! that is more: others may have the time, and a debt must not cost the borrower more than it had. A
 //! VM that could use more, even if not more than it is entitled to, lends nothing either, unless it
-//! has all that it can use. Debts of VMs that have gone are written off; those of VMs that Jupiter is
-//! off for stay.
+//! has all that it can use.
+//!
+//! When Jupiter goes off for a VM, the period that has just ended is closed for it like for any other: what it used of a
+//! loan is owed. From then on it neither lends nor borrows nor repays. Debts stay; the rest of its account, its loan,
+//! what it offered and what it uses as a rule, is forgotten, since what it did is no longer a guide to what it does.
+//! Debts of VMs that have gone are written off.
 
 mod overflow;
 
@@ -43,6 +47,8 @@ pub(super) const USUAL: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VmUse {
     pub vm: VmId,
+    /// Is Jupiter on for it in the next period? If not, it takes part in nothing then.
+    pub on: bool,
     /// The pCPUs that it may use.
     pub allowed: PcpuSet,
     /// What it is entitled to without loans: in that period when it is [closed](Bank::close), in the next one when that is
@@ -133,9 +139,9 @@ impl VmUse {
         self.entitled = entitled;
     }
 
-    /// Could it use more than it is entitled to?
+    /// Could it use more than it is entitled to, and may it get that from others?
     fn wants_more_than_its_own(&self) -> bool {
-        self.wants && self.most > self.entitled
+        self.on && self.wants && self.most > self.entitled
     }
 
     /// What it used beyond its entitlement.
@@ -220,6 +226,10 @@ impl Account {
 
     /// A period is over, in which others used `used` of what `vm` lent; it is `owed` so much.
     fn close(&mut self, vm: &VmUse, used: Nanos, owed: Nanos, params: &JupiterParams) {
+        if !vm.on {
+            *self = Self::of(self.vm);
+            return;
+        }
         self.bucket.fill(vm, self.lends, used, owed, params);
         if self.bucket.is_full {
             let overflow = Overflow::next(vm, self.lends, self.usual(vm), params);
@@ -291,7 +301,7 @@ impl Bank {
             .collect();
         self.agreed.clear();
         for (from, vm) in vms.iter().enumerate() {
-            if self.accounts[from].bucket.is_full {
+            if !vm.on || self.accounts[from].bucket.is_full {
                 continue;
             }
             let lent = self.lend(from, vms, &wanting, &burden, params);
@@ -305,7 +315,8 @@ impl Bank {
             self.accounts[from].lends = lent.map(|(to, loan)| Lending::To(vms[to].vm, loan));
         }
         self.repay(vms, &wanting, &mut terms, params);
-        for (account, vm) in self.accounts.iter_mut().zip(vms) {
+        let those_on = self.accounts.iter_mut().zip(vms).filter(|(_, vm)| vm.on);
+        for (account, vm) in those_on {
             account.learn(vm.used);
         }
         (terms.iter().zip(vms))
@@ -414,7 +425,7 @@ impl Bank {
         let mut repaid = Vec::new();
         for &to in wanting {
             for (&(_, borrower), &owed) in self.debts_to(vms[to].vm) {
-                let Some(from) = self.place(borrower) else {
+                let Some(from) = self.place(borrower).filter(|&from| vms[from].on) else {
                     continue;
                 };
                 let entitled = vms[from].entitled;

@@ -146,13 +146,14 @@ impl Jupiter {
         parts
     }
 
-    /// What VMs that Jupiter is on for used in the period that is over, of what they were entitled to in it.
+    /// What VMs used in the period that is over, of what they were entitled to in it. Also those that Jupiter has just gone
+    /// off for: they may have used what they had borrowed.
     fn uses(&self, claimants: &[Claimant]) -> Vec<VmUse> {
         let mut uses = Vec::with_capacity(claimants.len());
-        let known = self.vms.iter().zip(claimants);
-        for (known, claimant) in known.filter(|(known, _)| known.is_on()) {
+        for (known, claimant) in self.vms.iter().zip(claimants) {
             uses.push(VmUse {
                 vm: known.id(),
+                on: known.is_on(),
                 allowed: claimant.allowed,
                 entitled: known.entitled(),
                 most: known.usable(claimant.most, self.params.period),
@@ -167,16 +168,10 @@ impl Jupiter {
 
     /// What each VM has in the next period, if VMs lend by these `uses` of the last one and are entitled to `shares`.
     fn lend(&mut self, mut uses: Vec<VmUse>, shares: &[Nanos]) -> Vec<Nanos> {
-        let on = (self.vms.iter().zip(shares)).filter(|(known, _)| known.is_on());
-        for (uses, (_, share)) in uses.iter_mut().zip(on) {
+        for (uses, share) in uses.iter_mut().zip(shares) {
             uses.is_next_entitled_to(*share);
         }
-        let mut agreed = self.bank.agree(&uses, &self.params).into_iter();
-        let has = |(known, share): (&Vm, &Nanos)| match known.is_on() {
-            true => agreed.next().unwrap_or(*share),
-            false => *share,
-        };
-        self.vms.iter().zip(shares).map(has).collect()
+        self.bank.agree(&uses, &self.params)
     }
 
     /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its

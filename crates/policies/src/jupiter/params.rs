@@ -124,6 +124,15 @@ pub fn constants() -> Vec<Parameter> {
              borrowed comes on top, and is lost beyond it",
         ),
         of(
+            "corun_policies::jupiter::dats::GIVES_BACK",
+            "a vCPU that wants what it gave to its siblings has one part in so many of it back in a period, if its VM \
+             lacks its share",
+            dats::GIVES_BACK,
+            "periods",
+            "assumed, as for ELB's debts (`repayment`): a VM whose other vCPUs begin to compute has its share soon; the \
+             dissertation does not have it",
+        ),
+        of(
             "corun_policies::jupiter::dasl::LOW",
             "a latency is low from the one that vCPUs begin with, divided by this, down",
             dasl::LOW,

@@ -3,7 +3,7 @@
 //! the dissertation's text. Nothing here decides anything.
 
 use super::dasl::{self, Limits, Went};
-use super::dats;
+use super::dats::{self, Bounds};
 use super::elb::{Bank, VmUse};
 use super::params::JupiterParams;
 use super::rcr::{self, Layout, Placed};
@@ -15,7 +15,9 @@ use corun_model::{Doing, Nanos, PcpuId, PcpuSet, TaskId, VmId};
 pub fn weights_after(weights: [u64; 3]) -> [u64; 3] {
     let mut after = weights;
     let step = JupiterParams::default().weight_step;
-    dats::adjust(&mut after, &weights, &[true, false, false], false, step);
+    // Of a VM of which not yet known is what it is entitled to, so that no weight gives a whole period.
+    let bounds = weights.map(|weight| Bounds::new(weight, weights.iter().sum(), 0, 1));
+    dats::adjust(&mut after, &bounds, &[true, false, false], false, step);
     after
 }
 
@@ -110,6 +112,7 @@ pub fn moved_for_latencies(low: u32, most: u64, fewest: u64) -> usize {
 pub fn loans(growing: u32, before: u64, then: u64, conflicts: [u64; 2]) -> Vec<(VmId, u64)> {
     let vm = |vm, used, wants, conflicts| VmUse {
         vm: VmId(vm),
+        on: true,
         allowed: PcpuSet::first(4),
         entitled: 100 * MS,
         most: 400 * MS,

@@ -527,6 +527,71 @@ fn unused_time_comes_back() {
     assert!(policy.status().vms[0].loan > 0);
 }
 
+/// What a borrower used before Jupiter went off for it is owed all the same, and repaid when it is on again.
+#[test]
+fn what_was_borrowed_is_owed_though_jupiter_goes_off_for_the_borrower() {
+    let params = JupiterParams {
+        wrong: 1,
+        right: 1,
+        ..JupiterParams::default()
+    };
+    let mut policy = Jupiter::new(params);
+    let sleeps = vec![(20, Doing::Waiting, 0); 2];
+    let borrows = vec![(79, Doing::Ready, 9); 2];
+    ask_for(&mut policy, 0, 12, &[sleeps.clone(), borrows]);
+    assert!(policy.status().vms[1].loan > 0);
+    let (before, owed_before) = policy.bank.totals();
+    // It uses all of what it has borrowed, but not as was expected.
+    let wild = vec![(100, Doing::Ready, 9), (58, Doing::Ready, 9)];
+    ask_for(&mut policy, 12, 1, &[sleeps.clone(), wild]);
+    assert!(!policy.status().vms[1].enforced);
+    let (after, owed) = policy.bank.totals();
+    assert!(after.lent > before.lent, "{after:?} after {before:?}");
+    assert_eq!(owed - owed_before, after.lent - before.lent);
+    // As long as it is off, it neither borrows nor repays.
+    assert_eq!(policy.status().vms[1].loan, 0);
+    assert_eq!(policy.status().vms[0].loan, 0);
+    let half = vec![(50, Doing::Ready, 9); 2];
+    ask_for(&mut policy, 13, 2, &[half.clone(), half]);
+    assert!(policy.status().vms[1].enforced);
+    assert!(policy.status().vms[0].loan > 0, "it is repaid");
+}
+
+/// A lender that Jupiter goes off for has all of its own at once, and what it is owed stays. On again, it begins anew.
+#[test]
+fn a_lender_that_jupiter_goes_off_for_is_still_owed_what_it_lent() {
+    let params = JupiterParams {
+        wrong: 1,
+        right: 1,
+        ..JupiterParams::default()
+    };
+    let mut policy = Jupiter::new(params);
+    let sleeps = |used| vec![(used, Doing::Waiting, 0); 2];
+    let borrows = vec![(79, Doing::Ready, 9); 2];
+    ask_for(&mut policy, 0, 12, &[sleeps(20), borrows.clone()]);
+    let lent = policy.status().vms[0].loan;
+    let (before, _) = policy.bank.totals();
+    ask_for(&mut policy, 12, 1, &[sleeps(40), borrows.clone()]);
+    assert!(!policy.status().vms[0].enforced);
+    let (after, owed) = policy.bank.totals();
+    assert!(after.lent > before.lent, "the last loan counts");
+    assert_eq!(owed, after.lent);
+    let loans = |policy: &Jupiter| {
+        policy
+            .status()
+            .vms
+            .iter()
+            .map(|vm| vm.loan)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(loans(&policy), [0, 0]);
+    ask_for(&mut policy, 13, 1, &[sleeps(40), borrows]);
+    assert!(policy.status().vms[0].enforced);
+    let anew = loans(&policy)[0];
+    assert!(lent < anew && anew < 0, "{anew} after {lent}");
+    assert_eq!(policy.bank.totals(), (after, owed));
+}
+
 /// Beside a lender that sleeps nobody takes the borrower's pCPUs, and no slice of it ends: that it
 /// ran for more than its own is what shows that it wanted more.
 #[test]

@@ -2,7 +2,7 @@
 //! What Jupiter knows of a VM from period to period, and how its parts act on that.
 
 use super::dasl::{self, Limits, Went};
-use super::dats;
+use super::dats::{self, Bounds};
 use super::params::JupiterParams;
 use super::predict::{self, Outcome, Trust};
 use super::scaled;
@@ -241,8 +241,7 @@ impl Vm {
     /// Weights and latencies for the next period. `lack`: some VM does not have its share.
     pub fn adjust(&mut self, lack: bool, params: &JupiterParams) {
         if params.dats {
-            let (served, step) = (self.has_its_share(params), params.weight_step);
-            dats::adjust(&mut self.weights, &self.rest, &self.depleted, served, step);
+            self.adjust_weights(params);
         }
         if params.dasl {
             let limits = limits(params);
@@ -251,6 +250,24 @@ impl Vm {
                 false => dasl::adjust(&mut self.latencies, &self.went, &limits),
             }
         }
+    }
+
+    fn adjust_weights(&mut self, params: &JupiterParams) {
+        let (total, entitled) = (self.rest.iter().sum(), self.entitled);
+        let bounds = |&rest| Bounds::new(rest, total, entitled, params.period);
+        let bounds: Vec<Bounds> = self.rest.iter().map(bounds).collect();
+        let served = self.has_its_share(params);
+        if !served {
+            // A vCPU that is ready for long wants much, even if it has little to do; one that still has some of its slice
+            // left needs no more weight.
+            let own = |rest| scaled(entitled, rest, total.max(1)).min(params.period);
+            let each = self.vcpus.iter().zip(&self.depleted).zip(&self.rest);
+            let back = each.map(|((vcpu, &depleted), &rest)| depleted && vcpu.wanted >= own(rest));
+            let back: Vec<bool> = back.collect();
+            dats::give_back(&mut self.weights, &bounds, &back);
+        }
+        let step = params.weight_step;
+        dats::adjust(&mut self.weights, &bounds, &self.depleted, served, step);
     }
 
     /// Did it use what it is entitled to, or nearly? What it lent counts: it lends what it cannot use.
@@ -269,10 +286,20 @@ impl Vm {
         self.entitled = entitled;
         self.has = has;
         self.leaves = leaves;
+        // What it borrows, its vCPUs divide as they do the rest. What it lends comes out of what some of them leave, and
+        // only what is missing then out of what all have: it lends what those do not use, not what the others do.
+        let divided = entitled.max(has);
         let total: u64 = self.weights.iter().sum();
+        let part = |weight| scaled(divided, weight, total.max(1));
+        let each = self.vcpus.iter().zip(&self.weights).zip(&self.depleted);
+        let left = each.map(|((vcpu, &weight), &depleted)| vcpu.leaves(part(weight), depleted));
+        let left = left.sum::<Nanos>();
+        let lent = (divided - has).min(left);
         let each = self.vcpus.iter_mut().zip(&self.weights);
         for ((vcpu, &weight), &depleted) in each.zip(&self.depleted) {
-            let part = scaled(has, weight, total.max(1));
+            let part = part(weight);
+            let lent_of_it = scaled(vcpu.leaves(part, depleted), lent, left.max(1));
+            let part = scaled(part - lent_of_it, has, (divided - lent).max(1));
             vcpu.slice = part.clamp(1, params.period);
             vcpu.predicted = if depleted {
                 vcpu.used.max(vcpu.slice)
@@ -409,12 +436,26 @@ impl Vm {
         mean.unwrap_or(neutral).max(1)
     }
 
+    /// What a vCPU's factor is relative to: the `mean` as long as it wanted to run, and 1 as long as it did not. Were it the
+    /// mean for all, a vCPU that begins to compute would have far less than its weight says beside a sibling that did
+    /// so alone, which has its VM's weight to itself.
+    fn mean_for(&self, vcpu: &Vcpu, mean: u64, period: Nanos) -> u64 {
+        let neutral = u64::from(Claim::NEUTRAL);
+        let wanted = vcpu.wanted.min(period);
+        let sum = mean
+            .saturating_mul(wanted)
+            .saturating_add(neutral * (period - wanted));
+        let relative_to = sum.checked_div(period).unwrap_or(neutral);
+        relative_to.max(1)
+    }
+
     /// What its vCPUs claim, vCPU 0 first.
     pub fn claims(&self, params: &JupiterParams) -> impl Iterator<Item = Claimed> {
         let each = self.vcpus.iter().zip(&self.weights).zip(&self.latencies);
         let mean = self.mean_of_those_that_want();
         each.map(move |((vcpu, &weight), &latency)| {
             let weight = self.factor(vcpu, weight);
+            let mean = self.mean_for(vcpu, mean, params.period);
             let among = scaled(weight, Claim::NEUTRAL.into(), mean);
             let share = scaled(among, self.has, self.entitled.max(1));
             Claimed {
@@ -433,6 +474,15 @@ impl Vm {
 }
 
 impl Vcpu {
+    /// What it would leave of this part, by what it did in the last period: no more than it was halted, since a vCPU that is
+    /// late could use its part.
+    fn leaves(&self, part: Nanos, depleted: bool) -> Nanos {
+        match depleted {
+            true => 0,
+            false => part.saturating_sub(self.used).min(self.halted),
+        }
+    }
+
     /// What it did in a period of `passed` ns. Returns whether it has used up its slice; a vCPU
     /// that has just joined had none yet, and has not.
     fn judge(&mut self, did: &TaskSeen, passed: Nanos, params: &JupiterParams) -> bool {

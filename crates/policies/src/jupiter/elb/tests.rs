@@ -7,6 +7,7 @@ use proptest::prelude::*;
 fn vm(vm: u32, used: Nanos, wants: bool) -> VmUse {
     VmUse {
         vm: VmId(vm),
+        on: true,
         allowed: PcpuSet::first(4),
         entitled: 100 * MS,
         most: if wants { 400 * MS } else { used * MS },
@@ -50,6 +51,24 @@ fn a_vm_that_has_gone_is_owed_nothing() {
     step(&mut bank, &[stays]);
     let (totals, owed) = bank.totals();
     assert_eq!((owed, totals.lent), (0, totals.repaid + totals.written_off));
+}
+
+/// What it used when Jupiter went off for it counts; then it takes part in nothing, and its debts stay.
+#[test]
+fn a_borrower_that_goes_off_owes_what_it_used_of_its_last_loan() {
+    let mut bank = lent_for(5);
+    let (_, before) = bank.totals();
+    let off = VmUse {
+        on: false,
+        ..vm(1, 105, true)
+    };
+    assert_eq!(step(&mut bank, &[vm(0, 80, false), off]), []);
+    let (_, owed) = bank.totals();
+    assert_eq!(owed, before + 5 * MS);
+    assert_eq!(step(&mut bank, &[vm(0, 100, true), off]), []);
+    assert_eq!(bank.totals().1, owed);
+    let back = step(&mut bank, &[vm(0, 100, true), vm(1, 80, true)]);
+    assert_eq!(back, [(1, 0, owed / MS, true)]);
 }
 
 /// A simple bucket (§4.3): in one step, all that is left.
@@ -251,27 +270,41 @@ proptest! {
     #[test]
     fn loans_are_conserved(
         periods in prop::collection::vec(
-            prop::collection::vec((0u64..400, any::<bool>(), 0u64..400, 0u64..10, 0u32..8), 5), 1..60),
+            prop::collection::vec((0u64..400, any::<bool>(), 0u64..400, 0u64..10, 0u32..16), 5), 1..60),
     ) {
         let mut bank = Bank::default();
+        let mut lent = (0, 0);
         for period in periods {
             let vms: Vec<VmUse> = period
                 .into_iter()
                 .enumerate()
                 .filter(|(_, (.., here))| *here > 0)
-                .map(|(n, (used, wants, more, conflicts, _))| VmUse {
+                .map(|(n, (used, wants, more, conflicts, here))| VmUse {
                     conflicts,
+                    on: here > 2,
                     most: if wants { (used + more).min(400) } else { used } * MS,
                     ..vm(n as u32, used, wants)
                 })
                 .collect();
+            // What those that are still here used of what was agreed on, loans last or first.
+            for vm in &vms {
+                let to_it = || bank.agreed.iter().filter(|t| t.to == vm.vm);
+                let loans: Nanos = to_it().filter(|t| !t.repays).map(|t| t.amount).sum();
+                let all: Nanos = to_it().map(|t| t.amount).sum();
+                let used = vm.used_beyond().min(all);
+                lent.0 += used.saturating_sub(all - loans);
+                lent.1 += used.min(loans);
+            }
             bank.close(&vms, &JupiterParams::default());
+            let booked = bank.totals().0.lent;
+            prop_assert!((lent.0..=lent.1).contains(&booked), "{} of {:?}", booked, lent);
             let has = bank.agree(&vms, &JupiterParams::default());
             let transfers = &bank.agreed;
             let (totals, owed) = bank.totals();
             prop_assert_eq!(totals.lent, totals.repaid + totals.written_off + owed);
             prop_assert_eq!(has.iter().sum::<Nanos>(), 100 * MS * vms.len() as u64);
             for (vm, has) in vms.iter().zip(has) {
+                prop_assert!(vm.on || has == vm.entitled);
                 prop_assert!(has <= vm.most.max(vm.entitled), "{} of {}", has, vm.most);
                 let sum = |side: fn(&Transfer) -> VmId| -> Nanos {
                     let those = transfers.iter().filter(|t| side(t) == vm.vm);

@@ -410,7 +410,7 @@ impl Order for CfsOrder {
     }
 
     /// `set_skip_buddy()` goes up through all groups.
-    fn yields(&mut self, cpu: PcpuId, _grouped: bool) {
+    fn yields(&mut self, cpu: PcpuId, _siblings: Option<&[TaskId]>) {
         let current = self.queues[cpu.index()].current;
         if let Some(task) = current {
             self.clear_buddies(cpu, task);

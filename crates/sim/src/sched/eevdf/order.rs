@@ -356,27 +356,20 @@ impl Order for EevdfOrder {
         false
     }
 
-    /// `yield_task_fair()`: forgo the rest of the slice, towards those on the task's own `cfs_rq`. In a cgroup there is
-    /// nobody else on that; what its group has had, and when its slice ends, stays as it is.
-    fn yields(&mut self, cpu: PcpuId, grouped: bool) {
-        if grouped {
-            return;
-        }
-        let Some(task) = self.queues[cpu.index()].current else {
+    /// `yield_task_fair()`: forgo the rest of the slice, towards those on the task's own `cfs_rq`. In a cgroup these are
+    /// its siblings; what the group has had, and when its slice ends, stays as it is.
+    fn yields(&mut self, cpu: PcpuId, siblings: Option<&[TaskId]>) {
+        let queue = &self.queues[cpu.index()];
+        let Some(task) = queue.current else {
             return;
         };
-        let eligible = self.eligible(cpu, task);
-        if self.params.forfeits_on_yield && !eligible {
-            return;
+        match siblings {
+            Some([]) => {}
+            Some(siblings) if (siblings.len() as u64) + 1 < queue.nr + queue.ghosts => {
+                self.yield_within(cpu, task, siblings);
+            }
+            _ => self.yield_to_all(cpu, task),
         }
-        let entity = &mut self.entities[task.index()];
-        if self.params.forfeits_on_yield {
-            let delta = (entity.deadline - entity.vruntime).max(0);
-            entity.vruntime += delta;
-            self.queues[cpu.index()].sums.advance(entity.weight, delta);
-        }
-        entity.deadline += entity.virtual_slice();
-        entity.protected = entity.vruntime;
     }
 
     fn favour(&mut self, cpu: PcpuId, task: TaskId) {

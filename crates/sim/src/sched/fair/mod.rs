@@ -447,7 +447,8 @@ impl<O: Order> HostScheduler for Fair<O> {
             }
         }
         if self.books.rq(cpu).queued() > 1 {
-            self.order.yields(cpu, self.is_grouped(task));
+            let siblings = self.siblings_beside(task, cpu);
+            self.order.yields(cpu, siblings.as_deref());
             self.gangs.yields(cpu);
             host.resched(cpu, Some(cpu));
         }

@@ -71,9 +71,9 @@ pub(crate) trait Order {
     /// Shall the current task of `cpu` make way at this tick?
     fn tick(&mut self, cpu: PcpuId) -> bool;
 
-    /// The current task of `cpu` lets others go first. `grouped`: its VM has a cgroup, of which
-    /// no other task is taken to be on this pCPU.
-    fn yields(&mut self, cpu: PcpuId, grouped: bool);
+    /// The current task of `cpu` lets others go first. If its VM has a cgroup: those that are in that, too, and members or
+    /// ghosts on this runqueue.
+    fn yields(&mut self, cpu: PcpuId, siblings: Option<&[TaskId]>);
 
     /// Somebody yields to `task`, which waits on the runqueue of `cpu`: it goes next if that is not
     /// unfair (`set_next_buddy()`).

@@ -10,10 +10,19 @@ use crate::host::Host;
 use corun_model::{Nanos, PcpuId, TaskId};
 
 impl<O: Order> Fair<O> {
-    /// Does the VM of `task` have a cgroup of its own?
-    pub(super) fn is_grouped(&self, task: TaskId) -> bool {
-        let group = |vm| self.groups.get(vm).is_some_and(Group::is_group);
-        self.books.task(task).vm.is_some_and(group)
+    /// Where the VM of `task` has a cgroup of its own, the siblings that are with it on that one's runqueue on `cpu`,
+    /// ghosts included.
+    pub(super) fn siblings_beside(&self, task: TaskId, cpu: PcpuId) -> Option<Vec<TaskId>> {
+        let vm = self.books.task(task).vm?;
+        if !self.groups.get(vm).is_some_and(Group::is_group) {
+            return None;
+        }
+        let is_here = |other: &TaskId| {
+            let member = self.books.task(*other);
+            *other != task && member.on.or(member.ghost) == Some(cpu)
+        };
+        let all = self.siblings.get(vm).into_iter().flatten();
+        Some(all.copied().filter(is_here).collect())
     }
 
     /// A task that is on a runqueue learns what it counts in its VM at present.

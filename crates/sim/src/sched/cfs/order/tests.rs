@@ -97,7 +97,7 @@ fn a_yielding_task_is_passed_over_until_no_other_is_close() {
         order.set_current(cpu, Some(others[1]));
         order.charge(cpu, lead);
         order.set_current(cpu, Some(spinner));
-        order.yields(cpu, true);
+        order.yields(cpu, Some(&[]));
         assert_eq!(order.pick(cpu), Some(others[0]));
         order.set_current(cpu, Some(others[0]));
         order.leave(cpu, others[0], Leave::Sleeps);

@@ -40,6 +40,10 @@ pub(crate) trait Order {
     /// `task`, which is on the runqueue of `on` if on any, has another weight from now on.
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64);
 
+    /// `task`, which is on the runqueue of `cpu` or about to join it for this reason, weighs `weight` from now on, since it
+    /// counts up to another group. What it is owed and what is left of its slice stay the same in pCPU time.
+    fn stretch(&mut self, cpu: PcpuId, task: TaskId, joins: Option<Join>, weight: u64);
+
     /// The current task of `cpu` had it for `time`. True if it should make way.
     fn charge(&mut self, cpu: PcpuId, time: Nanos) -> bool;
 

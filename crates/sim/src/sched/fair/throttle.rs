@@ -199,7 +199,7 @@ impl<O: Order> Fair<O> {
             }
             quotas.bandwidth.sink(vm, pool, cpu, now);
             self.books.age_task(task, now);
-            self.leave_queue(task, cpu, Leave::Throttled);
+            self.leave_queue(task, cpu, Leave::Throttled, now);
             self.park(task, pool, cpu, Join::Woken(cpu), now);
         }
     }

@@ -302,3 +302,40 @@ fn a_change_of_weight_ends_the_protection_until_6_16() {
         assert_eq!(seen, preempts, "{name}");
     }
 }
+
+/// One that waits is 1 ms behind the average, the current one as much ahead of it; both count a quarter, then what they
+/// did before. In pCPU time all stays as it was, the protection, too.
+#[test]
+fn what_counts_less_owes_the_same_in_pcpu_time() {
+    const CPU: PcpuId = PcpuId(0);
+    let (own, ms) = (1 << 20, MS as i64);
+    for name in EevdfParams::PRESETS {
+        let mut order = equals(name, 2);
+        for task in [TaskId(0), TaskId(1)] {
+            order.join(CPU, task, Join::Woken(CPU));
+        }
+        order.set_current(CPU, Some(TaskId(0)));
+        order.charge(CPU, 2 * MS);
+        let seen = |order: &EevdfOrder, times: i64| {
+            let states = [TaskId(0), TaskId(1)].map(|task| order.state(task));
+            let [(a, due), (b, _)] = states;
+            assert_eq!((a + b) / 2, ms, "{name}: {states:?}");
+            assert_eq!((a - b, due - a), (2 * times * ms, times * ms), "{name}");
+            assert!(order.protected(TaskId(0)));
+            order.check(CPU, 2);
+        };
+        seen(&order, 1);
+        for (weight, times) in [(own / 4, 4), (own, 1)] {
+            for task in [TaskId(0), TaskId(1)] {
+                order.stretch(CPU, task, None, weight);
+            }
+            seen(&order, times);
+        }
+        order.leave(CPU, TaskId(1), Leave::Sleeps);
+        order.stretch(CPU, TaskId(1), Some(Join::Woken(CPU)), own / 4);
+        order.reweigh(TaskId(0), Some(CPU), own / 4);
+        order.join(CPU, TaskId(1), Join::Woken(CPU));
+        let lead = order.state(TaskId(0)).0 - order.state(TaskId(1)).0;
+        assert!((lead - 8 * ms).abs() < 10, "{name}: {lead}");
+    }
+}

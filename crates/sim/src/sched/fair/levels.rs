@@ -167,6 +167,24 @@ impl<O: Order> Fair<O> {
         }
     }
 
+    /// Checks that all that are on the runqueue of `cpu` are counted, and told what they count up to its top; for debug
+    /// builds.
+    pub(super) fn check_level(&self, cpu: PcpuId) {
+        let Some(levels) = &self.levels else {
+            return;
+        };
+        let mut count = 0;
+        let mut next = self.books.members(cpu, true);
+        while let Some(task) = next {
+            next = self.books.next_member(task, true);
+            let place = levels.places[task.index()];
+            assert_eq!(place.on, Some(cpu), "{task} is counted");
+            assert_eq!(place.top, levels.tops[cpu.index()], "top of {task}");
+            count += 1;
+        }
+        assert_eq!(count, levels.all[cpu.index()], "tasks counted on {cpu}");
+    }
+
     /// What `task` counts on the runqueue of `cpu`, if that is not what it was told last.
     fn counts_below_top(&mut self, task: TaskId, cpu: PcpuId, now: Nanos) -> Option<u64> {
         let levels = self.levels.as_mut()?;

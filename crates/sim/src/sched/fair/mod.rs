@@ -261,6 +261,7 @@ impl<O: Order> Fair<O> {
         if cfg!(debug_assertions) {
             let members = self.books.check(cpu);
             self.order.check(cpu, members);
+            self.check_level(cpu);
         }
     }
 }

@@ -154,6 +154,7 @@ impl<O: Order> Fair<O> {
         };
         // It may have left a ghost there.
         self.order.let_go(cpu, task);
+        self.leave_level(task, now);
         self.park(task, by, cpu, why, now);
         host.queue_on(task, cpu);
         true

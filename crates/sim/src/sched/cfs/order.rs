@@ -252,6 +252,36 @@ impl Order for CfsOrder {
         }
     }
 
+    /// How far it is ahead of the runqueue's least virtual time, or was when it left, or behind, is what it is owed.
+    fn stretch(&mut self, cpu: PcpuId, task: TaskId, joins: Option<Join>, weight: u64) {
+        let Entity {
+            weight: old,
+            vruntime,
+            ..
+        } = *self.entity(task);
+        let zero = match joins {
+            None => self.queues[cpu.index()].min_vruntime,
+            Some(Join::Moved) => 0,
+            Some(Join::Woken(last)) => self.queues[last.index()].min_vruntime,
+            // It has had nothing yet.
+            Some(Join::New) => vruntime,
+        };
+        let lead = i128::from(vruntime - zero) * i128::from(old) / i128::from(weight.max(1));
+        let queue = &mut self.queues[cpu.index()];
+        let waits = joins.is_none() && queue.current != Some(task);
+        if joins.is_none() {
+            queue.weight = queue.weight - old + weight;
+        }
+        if waits {
+            self.forest.remove(&mut queue.tree, task);
+        }
+        let entity = &mut self.entities[task.index()];
+        (entity.weight, entity.vruntime) = (weight, zero + lead as i64);
+        if waits {
+            self.insert(cpu, task);
+        }
+    }
+
     fn charge(&mut self, cpu: PcpuId, time: Nanos) -> bool {
         if let Some(task) = self.queues[cpu.index()].current {
             let entity = &mut self.entities[task.index()];
@@ -410,7 +440,7 @@ impl Order for CfsOrder {
     }
 
     /// `set_skip_buddy()` goes up through all groups.
-    fn yields(&mut self, cpu: PcpuId, _grouped: bool) {
+    fn yields(&mut self, cpu: PcpuId, _siblings: Option<&[TaskId]>) {
         let current = self.queues[cpu.index()].current;
         if let Some(task) = current {
             self.clear_buddies(cpu, task);

@@ -158,6 +158,51 @@ impl EevdfOrder {
         }
     }
 
+    /// `task`, which is on the runqueue of `on` if on any, has another weight. Does it keep `all` that it has in real time:
+    /// lag beyond limits, and protection?
+    fn set_weight(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64, all: bool) {
+        let old = self.entity(task).weight;
+        let scale = |v: i64| (i128::from(v) * i128::from(old) / i128::from(weight.max(1))) as i64;
+        let Some(cpu) = on.or(self.ghosts[task.index()]) else {
+            let entity = &mut self.entities[task.index()];
+            entity.lag = scale(entity.lag);
+            if entity.relative_deadline {
+                entity.deadline = scale(entity.deadline);
+            }
+            entity.weight = weight;
+            return;
+        };
+        let is_current = self.queues[cpu.index()].current == Some(task);
+        let lag = match all {
+            true => self.queues[cpu.index()].sums.average() - self.entity(task).vruntime,
+            false => self.lag(cpu, task),
+        };
+        self.quit(cpu, task);
+        let average = self.queues[cpu.index()].sums.average();
+        let inflated = self.queues[cpu.index()].sums.inflated(scale(lag), weight);
+        let entity = &mut self.entities[task.index()];
+        let (left, guard) = (
+            entity.deadline - entity.vruntime,
+            entity.protected - entity.vruntime,
+        );
+        entity.lag = scale(lag);
+        entity.vruntime = average - inflated;
+        entity.deadline = entity.vruntime + scale(left);
+        entity.protected = match all || self.params.protect_shortest {
+            true => entity.vruntime + scale(guard),
+            false => entity.vruntime,
+        };
+        entity.weight = weight;
+        match is_current {
+            true => {
+                let entity = *entity;
+                self.queues[cpu.index()].count_in(&entity);
+                self.queues[cpu.index()].current = Some(task);
+            }
+            false => self.enter(cpu, task),
+        }
+    }
+
     /// The task that another yielded to, if it may go now.
     fn favourite(&self, cpu: PcpuId) -> Option<TaskId> {
         let next = self.queues[cpu.index()]
@@ -186,40 +231,11 @@ impl Order for EevdfOrder {
     /// task is protected as long as its deadline is the one it began with (`protect_slice()`), which is
     /// not so any more then; 7.0 keeps what is left of the protection (ff38424030f9).
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64) {
-        let old = self.entity(task).weight;
-        let scale = |v: i64| (i128::from(v) * i128::from(old) / i128::from(weight.max(1))) as i64;
-        let Some(cpu) = on.or(self.ghosts[task.index()]) else {
-            let entity = &mut self.entities[task.index()];
-            entity.lag = scale(entity.lag);
-            entity.weight = weight;
-            return;
-        };
-        let is_current = self.queues[cpu.index()].current == Some(task);
-        let lag = self.lag(cpu, task);
-        self.quit(cpu, task);
-        let average = self.queues[cpu.index()].sums.average();
-        let inflated = self.queues[cpu.index()].sums.inflated(scale(lag), weight);
-        let entity = &mut self.entities[task.index()];
-        let (left, guard) = (
-            entity.deadline - entity.vruntime,
-            entity.protected - entity.vruntime,
-        );
-        entity.lag = scale(lag);
-        entity.vruntime = average - inflated;
-        entity.deadline = entity.vruntime + scale(left);
-        entity.protected = match self.params.protect_shortest {
-            true => entity.vruntime + scale(guard),
-            false => entity.vruntime,
-        };
-        entity.weight = weight;
-        match is_current {
-            true => {
-                let entity = *entity;
-                self.queues[cpu.index()].count_in(&entity);
-                self.queues[cpu.index()].current = Some(task);
-            }
-            false => self.enter(cpu, task),
-        }
+        self.set_weight(task, on, weight, false);
+    }
+
+    fn stretch(&mut self, cpu: PcpuId, task: TaskId, joins: Option<Join>, weight: u64) {
+        self.set_weight(task, joins.is_none().then_some(cpu), weight, true);
     }
 
     fn charge(&mut self, cpu: PcpuId, time: Nanos) -> bool {
@@ -356,27 +372,20 @@ impl Order for EevdfOrder {
         false
     }
 
-    /// `yield_task_fair()`: forgo the rest of the slice, towards those on the task's own `cfs_rq`. In a cgroup there is
-    /// nobody else on that; what its group has had, and when its slice ends, stays as it is.
-    fn yields(&mut self, cpu: PcpuId, grouped: bool) {
-        if grouped {
-            return;
-        }
-        let Some(task) = self.queues[cpu.index()].current else {
+    /// `yield_task_fair()`: forgo the rest of the slice, towards those on the task's own `cfs_rq`. In a cgroup these are
+    /// its siblings; what the group has had, and when its slice ends, stays as it is.
+    fn yields(&mut self, cpu: PcpuId, siblings: Option<&[TaskId]>) {
+        let queue = &self.queues[cpu.index()];
+        let Some(task) = queue.current else {
             return;
         };
-        let eligible = self.eligible(cpu, task);
-        if self.params.forfeits_on_yield && !eligible {
-            return;
+        match siblings {
+            Some([]) => {}
+            Some(siblings) if (siblings.len() as u64) + 1 < queue.nr + queue.ghosts => {
+                self.yield_within(cpu, task, siblings);
+            }
+            _ => self.yield_to_all(cpu, task),
         }
-        let entity = &mut self.entities[task.index()];
-        if self.params.forfeits_on_yield {
-            let delta = (entity.deadline - entity.vruntime).max(0);
-            entity.vruntime += delta;
-            self.queues[cpu.index()].sums.advance(entity.weight, delta);
-        }
-        entity.deadline += entity.virtual_slice();
-        entity.protected = entity.vruntime;
     }
 
     fn favour(&mut self, cpu: PcpuId, task: TaskId) {

@@ -65,6 +65,10 @@ impl<O: Order> Fair<O> {
     pub(super) fn end_released(&mut self, now: Nanos) {
         while let Some(task) = self.order.released() {
             self.end_ghost(task, now);
+            // It may be back on a runqueue already.
+            if self.books.task(task).on.is_none() {
+                self.leave_level(task, now);
+            }
         }
     }
 
@@ -94,6 +98,7 @@ impl<O: Order> Fair<O> {
         let part = self.books.task(task).part();
         self.order.move_ghost(task, from, to);
         self.books.carry(&part, from, to);
+        self.enter_level(task, to, None, now);
         self.enter_ghost(task, to);
         self.books.task_mut(task).last = Some(to);
         match self.books.rq(to).current {

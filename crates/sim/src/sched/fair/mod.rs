@@ -3,7 +3,7 @@
 //!
 //! Linux has one fair class (`kernel/sched/fair.c`), of which EEVDF replaced the order of each
 //! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
-//! ([`queueing`], [`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`], [`search`]) and moves tasks
+//! ([`queueing`], [`state`], [`decay`], [`weights`], [`levels`]), chooses a pCPU at a wake-up ([`placement`], [`search`]) and moves tasks
 //! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
 //! out from where, [`moving`] to do it, [`ghosts`] for sleepers that still count) along the scheduling
 //! domains of the host ([`domains`]); an [`Order`] says whose turn it is, unless a VM's vCPUs are to run
@@ -25,6 +25,7 @@ mod gang;
 mod ghosts;
 mod groups;
 mod idle;
+mod levels;
 mod moving;
 #[cfg(test)]
 mod nesting_tests;
@@ -63,6 +64,7 @@ use crate::sched::HostScheduler;
 use corun_model::{Nanos, PcpuId, TaskId};
 use crowds::Crowds;
 use domains::Domains;
+use levels::Levels;
 use ranks::Ranks;
 use state::{Member, RunqueueAccounts};
 use throttle::Quotas;
@@ -76,6 +78,8 @@ pub(crate) struct Fair<O> {
     domains: Domains,
     crowds: Crowds,
     groups: Groups,
+    /// From which group on those around VMs count, if there are such.
+    levels: Option<Box<Levels>>,
     /// Which groups give way to which, if any group is idle.
     ranks: Option<Box<Ranks>>,
     /// What limits cgroups, if anything does.
@@ -121,6 +125,7 @@ impl<O: Order> Fair<O> {
             looks: vec![domains.llc_size(); pcpus / domains.llc_size() as usize],
             domains,
             groups: Groups::default(),
+            levels: None,
             ranks: None,
             quotas: None,
             siblings: Vec::new(),
@@ -256,6 +261,7 @@ impl<O: Order> Fair<O> {
         if cfg!(debug_assertions) {
             let members = self.books.check(cpu);
             self.order.check(cpu, members);
+            self.check_level(cpu);
         }
     }
 }
@@ -275,6 +281,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.crowds.tell_calm();
         }
         let pcpus = self.books.rqs.len();
+        self.levels = Levels::of(&self.groups, cgroups.of_vms.len(), pcpus);
         self.quotas = Quotas::of(cgroups, pcpus, self.tuning.interleaves_quotas);
     }
 
@@ -289,6 +296,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         if let Some(quotas) = &mut self.quotas {
             let around = known.vm().or(known.spec.helper_of);
             quotas.add(around.map(|vm| vm.index()));
+        }
+        if let Some(levels) = &mut self.levels {
+            levels.add();
         }
         self.gangs.add();
         let mut member = Member::new(weight, vm, known.spec.allowed);
@@ -447,7 +457,8 @@ impl<O: Order> HostScheduler for Fair<O> {
             }
         }
         if self.books.rq(cpu).queued() > 1 {
-            self.order.yields(cpu, self.is_grouped(task));
+            let siblings = self.siblings_beside(task, cpu);
+            self.order.yields(cpu, siblings.as_deref());
             self.gangs.yields(cpu);
             host.resched(cpu, Some(cpu));
         }

@@ -135,3 +135,80 @@ fn a_pcpu_of_idle_groups_is_as_good_as_idle() {
         assert!(hog > 19 * SEC / 2, "{name}: {hog}");
     }
 }
+
+/// On one pCPU, a VM that computes for 300 us and sleeps for 500 beside one that computes, and what else there is; both
+/// in groups of their own, which are in the root or in a group of this weight. What each ran, and how long each waited.
+fn beside_a_hog(name: &str, around: Option<u32>, others: &[Job], length: Nanos) -> Vec<Nanos> {
+    let cycles = Does::Cycles {
+        work: 300_000,
+        sleep: 500_000,
+        spread: 50,
+    };
+    let jobs = vec![Job::new(cycles).vcpu(0, 0), Job::hog().vcpu(1, 0)];
+    let jobs = jobs.into_iter().chain(others.iter().cloned()).collect();
+    let within = around.map(|_| 0);
+    let groups = vec![
+        weighs(around.unwrap_or(100), None),
+        weighs(100, within),
+        weighs(100, within),
+    ];
+    let topology = ("1n1l1c1t", 1000);
+    let jobs = grouped(jobs, groups, &[1, 2]);
+    let outcome = run(kernel(name, topology.0, 1000), topology, jobs, length);
+    let vcpus = outcome.vms.iter().map(|vm| &vm.vcpus[0]);
+    vcpus.flat_map(|vcpu| [vcpu.run, vcpu.ready]).collect()
+}
+
+/// What is around all that compete decides nothing among them.
+#[test]
+fn a_group_around_everybody_changes_nothing() {
+    for name in KERNELS {
+        let root = beside_a_hog(name, None, &[], 5 * SEC);
+        for weight in [10, 100, 1000] {
+            let wrapped = beside_a_hog(name, Some(weight), &[], 5 * SEC);
+            assert_eq!(wrapped, root, "{name}, {weight}");
+        }
+    }
+}
+
+/// A task of the host that is there now and then changes hardly more than it does without the group.
+#[test]
+fn a_group_around_all_but_a_short_task_changes_little() {
+    let task = Job::new(Does::Cycles {
+        work: 10_000,
+        sleep: 20 * MS,
+        spread: 50,
+    });
+    for name in KERNELS {
+        let root = beside_a_hog(name, None, std::slice::from_ref(&task), 20 * SEC);
+        for weight in [100, 1000] {
+            let wrapped = beside_a_hog(name, Some(weight), std::slice::from_ref(&task), 20 * SEC);
+            let more = |n: usize| wrapped[n] as f64 / root[n] as f64;
+            assert!((more(0) - 1.0).abs() < 0.02, "{name}: {wrapped:?} {root:?}");
+            let waits = wrapped[1].abs_diff(root[1]);
+            assert!(waits < SEC / 10, "{name}, {weight}: {wrapped:?} {root:?}");
+        }
+    }
+}
+
+/// A task of the host that stays has what Linux gives it: as much as the group around the VMs, if it weighs as much, and
+/// these share that 3 : 1 here.
+#[test]
+fn an_outsider_has_its_part_of_its_pcpu() {
+    for name in KERNELS {
+        let groups = vec![
+            weighs(100, None),
+            weighs(300, Some(0)),
+            weighs(100, Some(0)),
+        ];
+        let jobs = vec![
+            Job::hog().vcpu(0, 0).on("0"),
+            Job::hog().vcpu(1, 0).on("0"),
+            Job::hog().on("0"),
+        ];
+        let topology = ("1n1l1c1t", 1000);
+        let jobs = grouped(jobs, groups, &[1, 2]);
+        let outcome = run(kernel(name, topology.0, 1000), topology, jobs, 40 * SEC);
+        assert_near(&ran(&outcome), &[15 * SEC, 5 * SEC], 3, name);
+    }
+}

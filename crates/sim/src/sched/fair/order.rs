@@ -40,6 +40,10 @@ pub(crate) trait Order {
     /// `task`, which is on the runqueue of `on` if on any, has another weight from now on.
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64);
 
+    /// `task`, which is on the runqueue of `cpu` or about to join it for this reason, weighs `weight` from now on, since it
+    /// counts up to another group. What it is owed and what is left of its slice stay the same in pCPU time.
+    fn stretch(&mut self, cpu: PcpuId, task: TaskId, joins: Option<Join>, weight: u64);
+
     /// The current task of `cpu` had it for `time`. True if it should make way.
     fn charge(&mut self, cpu: PcpuId, time: Nanos) -> bool;
 
@@ -71,9 +75,9 @@ pub(crate) trait Order {
     /// Shall the current task of `cpu` make way at this tick?
     fn tick(&mut self, cpu: PcpuId) -> bool;
 
-    /// The current task of `cpu` lets others go first. `grouped`: its VM has a cgroup, of which
-    /// no other task is taken to be on this pCPU.
-    fn yields(&mut self, cpu: PcpuId, grouped: bool);
+    /// The current task of `cpu` lets others go first. If its VM has a cgroup: those that are in that, too, and members or
+    /// ghosts on this runqueue.
+    fn yields(&mut self, cpu: PcpuId, siblings: Option<&[TaskId]>);
 
     /// Somebody yields to `task`, which waits on the runqueue of `cpu`: it goes next if that is not
     /// unfair (`set_next_buddy()`).

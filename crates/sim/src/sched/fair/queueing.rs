@@ -10,26 +10,47 @@ use crate::host::Host;
 use corun_model::{Nanos, PcpuId, TaskId};
 
 impl<O: Order> Fair<O> {
-    /// Does the VM of `task` have a cgroup of its own?
-    pub(super) fn is_grouped(&self, task: TaskId) -> bool {
-        let group = |vm| self.groups.get(vm).is_some_and(Group::is_group);
-        self.books.task(task).vm.is_some_and(group)
+    /// Where the VM of `task` has a cgroup of its own, the siblings that are with it on that one's runqueue on `cpu`,
+    /// ghosts included.
+    pub(super) fn siblings_beside(&self, task: TaskId, cpu: PcpuId) -> Option<Vec<TaskId>> {
+        let vm = self.books.task(task).vm?;
+        if !self.groups.get(vm).is_some_and(Group::is_group) {
+            return None;
+        }
+        let is_here = |other: &TaskId| {
+            let member = self.books.task(*other);
+            *other != task && member.on.or(member.ghost) == Some(cpu)
+        };
+        let all = self.siblings.get(vm).into_iter().flatten();
+        Some(all.copied().filter(is_here).collect())
     }
 
     /// A task that is on a runqueue learns what it counts in its VM at present.
     pub(super) fn refresh_weight(&mut self, task: TaskId, now: Nanos) {
         self.books.age_task(task, now);
         let member = self.books.task(task);
-        let (vm, own, queued) = (member.vm, member.own, member.queued.value);
+        let (own, queued, on) = (member.own, member.queued.value, member.on);
         let decay = self.books.decay();
-        let Some(part) = vm.and_then(|vm| self.groups.part(vm, own, queued, now, decay)) else {
+        let Some(vm) = member.vm else {
             return;
         };
-        let (old, new, on) = (member.weight, part, member.on);
+        let Some((inner, new)) = self.groups.part(vm, own, queued, now, decay) else {
+            return;
+        };
+        let top = self.levels.as_ref().and_then(|levels| levels.top_of(task));
+        let told = match top {
+            None => new,
+            Some(_) => self.groups.raise(vm, inner, top, now, decay).unwrap_or(new),
+        };
+        let member = self.books.task_mut(task);
+        member.inner = inner;
+        if std::mem::replace(&mut member.told, told) != told {
+            self.order.reweigh(task, on, told);
+        }
+        let old = self.books.task(task).weight;
         if old == new {
             return;
         }
-        self.order.reweigh(task, on, new);
         let Some(cpu) = on else {
             self.books.task_mut(task).weight = new;
             return;
@@ -52,6 +73,7 @@ impl<O: Order> Fair<O> {
     }
 
     pub(super) fn join_queue(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
+        self.enter_level(task, cpu, Some(why), host.now());
         self.order.join(cpu, task, why);
         self.books.link(task, cpu);
         let member = self.books.task_mut(task);
@@ -69,11 +91,11 @@ impl<O: Order> Fair<O> {
 
     /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
     pub(super) fn detach(&mut self, task: TaskId, cpu: PcpuId, why: Leave, now: Nanos) {
-        self.leave_queue(task, cpu, why);
+        self.leave_queue(task, cpu, why, now);
         self.leave_quotas(task, cpu, now);
     }
 
-    pub(super) fn leave_queue(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
+    pub(super) fn leave_queue(&mut self, task: TaskId, cpu: PcpuId, why: Leave, now: Nanos) {
         self.order.leave(cpu, task, why);
         self.gangs.leaves(task, cpu, why);
         self.books.unlink(task, cpu);
@@ -89,6 +111,10 @@ impl<O: Order> Fair<O> {
         self.crowd(cpu, false);
         self.crowds.claim(cpu, own);
         self.count_idle(task, cpu, false);
+        let stays_as_ghost = why == Leave::Sleeps && self.order.bound_to(task) == Some(cpu);
+        if !stays_as_ghost {
+            self.leave_level(task, now);
+        }
     }
 
     /// The runqueue of `cpu` has one task or ghost more now, or one less.

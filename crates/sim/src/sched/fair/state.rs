@@ -11,6 +11,9 @@ pub(crate) struct Member {
     /// Own weight, and what it counts at present: its part of its VM's weight if that has one.
     pub(crate) own: u64,
     pub(crate) weight: u64,
+    /// The same without the groups around its VM, and what the order of its runqueue was told.
+    pub(crate) inner: u64,
+    pub(crate) told: u64,
     pub(crate) vm: Option<usize>,
     /// pCPUs it may use at present, and those it was given.
     pub(crate) allowed: PcpuSet,
@@ -44,6 +47,8 @@ impl Member {
         Self {
             own: weight,
             weight,
+            inner: weight,
+            told: weight,
             vm,
             allowed,
             given: allowed,

@@ -154,6 +154,7 @@ impl<O: Order> Fair<O> {
         };
         // It may have left a ghost there.
         self.order.let_go(cpu, task);
+        self.leave_level(task, now);
         self.park(task, by, cpu, why, now);
         host.queue_on(task, cpu);
         true
@@ -199,7 +200,7 @@ impl<O: Order> Fair<O> {
             }
             quotas.bandwidth.sink(vm, pool, cpu, now);
             self.books.age_task(task, now);
-            self.leave_queue(task, cpu, Leave::Throttled);
+            self.leave_queue(task, cpu, Leave::Throttled, now);
             self.park(task, pool, cpu, Join::Woken(cpu), now);
         }
     }

@@ -12,7 +12,9 @@
 //! that is.
 //!
 //! cgroups around those of VMs divide their weights likewise, level by level: what a member counts is its
-//! part of its group's weight, times that group's part of the weight of the one around it. A group is a member
+//! part of its group's weight, times that group's part of the weight of the one around it. In the order of a pCPU's
+//! runqueue that ends with the innermost group that has all that are there: what is around it is common to all, and
+//! decides nothing ([`levels`](super::levels)). Loads are parts of everything. A group is a member
 //! of the one around it while any of its own wants to run. vCPUs that a quota keeps out (*held*) go on counting
 //! within the cgroup whose quota that is, where the kernel's averages stand still, but that one loses their part of its
 //! weight in the one around it, where `throttle_cfs_rq()` takes its entity off the runqueue. An idle group
@@ -231,6 +233,11 @@ impl Groups {
         self.all.extend(cgroups.all.iter().map(group));
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub(crate) fn get(&self, vm: usize) -> Option<&Group> {
         self.all.get(vm)
     }
@@ -306,7 +313,7 @@ impl Groups {
         }
     }
 
-    /// What a vCPU of weight `own` counts on the host, being active in its VM, if it was on a runqueue for
+    /// What a vCPU of weight `own` counts in its VM, being active there, and on the host, if it was on a runqueue for
     /// `queued` of [`FULL`] of the time.
     pub(crate) fn part(
         &mut self,
@@ -315,12 +322,27 @@ impl Groups {
         queued: u64,
         now: Nanos,
         decay: &Decay,
-    ) -> Option<u64> {
+    ) -> Option<(u64, u64)> {
         let group = self.all.get_mut(vm)?;
         group.age(now, decay);
-        let mut part = group.part(own, queued);
-        let mut inner = *group;
-        while let Some(group) = inner.within.and_then(|at| self.all.get_mut(at)) {
+        let part = group.part(own, queued);
+        Some((part, self.raise(vm, part, None, now, decay)?))
+    }
+
+    /// What a vCPU counts in group `top`, or on the host, that counts so much in its VM.
+    pub(crate) fn raise(
+        &mut self,
+        vm: usize,
+        mut part: u64,
+        top: Option<usize>,
+        now: Nanos,
+        decay: &Decay,
+    ) -> Option<u64> {
+        let mut inner = *self.all.get(vm)?;
+        while let Some(at) = inner.within.filter(|at| Some(*at) != top) {
+            let Some(group) = self.all.get_mut(at) else {
+                break;
+            };
             let weight = inner.weight.unwrap_or(LEAST);
             group.age(now, decay);
             // Nothing of it is there if the vCPU that is asked about is held, too: as if all came back.
@@ -482,10 +504,10 @@ mod tests {
         }
         let active: Vec<u64> = groups.all.iter().map(|group| group.active / own).collect();
         assert_eq!(active, [2, 1, 4, 1, 0, 0]);
-        let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap() * 100 / own;
+        let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap().1 * 100 / own;
         assert_eq!([part(0), part(1)], [75, 50]);
         groups.count(Some(1), own, false, 0, &decay);
-        assert_eq!(groups.part(0, own, FULL, 0, &decay), Some(own));
+        assert_eq!(groups.part(0, own, FULL, 0, &decay), Some((own / 2, own)));
         groups.count(Some(0), own, false, 0, &decay);
         groups.count(Some(0), own, false, 0, &decay);
         assert!(groups.all.iter().all(|group| group.active == 0));
@@ -500,12 +522,12 @@ mod tests {
             groups.begin(Some(vm), own);
             groups.count(Some(vm), own, true, 0, &decay);
         }
-        let mut part = |vm, now| groups.part(vm, own, FULL, now, &decay).unwrap() * 100 / own;
+        let mut part = |vm, now| groups.part(vm, own, FULL, now, &decay).unwrap().1 * 100 / own;
         assert_eq!([part(0, 0), part(1, 0)], [75, 50]);
         assert_eq!([part(0, SEC), part(1, SEC)], [75, 50]);
         groups.count(Some(1), own, false, SEC, &decay);
-        let soon = groups.part(0, own, FULL, SEC + MS, &decay).unwrap();
-        let later = groups.part(0, own, FULL, 2 * SEC, &decay).unwrap();
+        let soon = groups.part(0, own, FULL, SEC + MS, &decay).unwrap().1;
+        let later = groups.part(0, own, FULL, 2 * SEC, &decay).unwrap().1;
         assert!(
             soon * 100 / own < 77 && later * 100 / own >= 99,
             "{soon} {later}"
@@ -522,7 +544,7 @@ mod tests {
             groups.count(Some(vm), own, true, 0, &decay);
         }
         let seen = |groups: &mut Groups| {
-            let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap() * 100 / own;
+            let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap().1 * 100 / own;
             let parts = [part(0), part(1)];
             let active = groups.all.iter().map(|group| group.active * 2 / own);
             (parts, active.collect::<Vec<u64>>())
@@ -558,7 +580,7 @@ mod tests {
         for _ in 0..2 {
             groups.hold(Some(0), 0, true, 0, &decay);
         }
-        let mut other = |now| groups.part(1, own, FULL, now, &decay).unwrap() * 100 / own;
+        let mut other = |now| groups.part(1, own, FULL, now, &decay).unwrap().1 * 100 / own;
         assert_eq!(other(0), 50);
         assert!(other(SEC) >= 199);
         groups.all[0].age(SEC, &decay);
@@ -566,7 +588,7 @@ mod tests {
         for _ in 0..2 {
             groups.hold(Some(0), 0, false, SEC, &decay);
         }
-        let mut part = |vm| groups.part(vm, own, FULL, 3 * SEC, &decay).unwrap() * 100 / own;
+        let mut part = |vm| groups.part(vm, own, FULL, 3 * SEC, &decay).unwrap().1 * 100 / own;
         assert!(part(0).abs_diff(75) <= 1 && part(1).abs_diff(50) <= 1);
     }
 
@@ -617,7 +639,7 @@ mod tests {
         groups.count(Some(1), own, true, 0, &decay);
         assert!(groups.set_weight(1, 3 * own));
         assert!(!groups.set_weight(1, 3 * own));
-        let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap() * 100 / own;
+        let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap().1 * 100 / own;
         assert_eq!([part(0), part(1)], [100, 100]);
     }
 }

@@ -97,7 +97,7 @@ fn a_yielding_task_is_passed_over_until_no_other_is_close() {
         order.set_current(cpu, Some(others[1]));
         order.charge(cpu, lead);
         order.set_current(cpu, Some(spinner));
-        order.yields(cpu, true);
+        order.yields(cpu, Some(&[]));
         assert_eq!(order.pick(cpu), Some(others[0]));
         order.set_current(cpu, Some(others[0]));
         order.leave(cpu, others[0], Leave::Sleeps);
@@ -111,4 +111,39 @@ fn a_yielding_task_is_passed_over_until_no_other_is_close() {
     assert_eq!(next_after(MS), Some(others[1]));
     // The granularity is 3 ms.
     assert_eq!(next_after(3 * MS), Some(spinner));
+}
+
+/// One that counts a quarter of what it did is four times as far ahead, in virtual time: on the runqueue, on its way to
+/// another one, and asleep.
+#[test]
+fn what_counts_less_owes_the_same_in_pcpu_time() {
+    let (cpu, own, ms) = (PcpuId(0), 1 << 20, MS as i64);
+    let [a, b, c] = [TaskId(0), TaskId(1), TaskId(2)];
+    let mut order = CfsOrder::new(CfsParams::preset("4.x", 4).unwrap(), 1);
+    for task in [a, b, c] {
+        order.add(own, None);
+        order.join(cpu, task, Join::New);
+        order.entities[task.index()].vruntime = 0;
+    }
+    order.set_current(cpu, Some(a));
+    order.charge(cpu, 2 * MS);
+    let lead = |order: &CfsOrder, task: TaskId| {
+        order.entity(task).vruntime - order.queues[cpu.index()].min_vruntime
+    };
+    let before = lead(&order, a) - lead(&order, b);
+    for task in [a, b, c] {
+        order.stretch(cpu, task, None, own / 4);
+    }
+    assert_eq!(lead(&order, a) - lead(&order, b), 4 * before);
+    assert_eq!(order.queues[cpu.index()].weight, 3 * own / 4);
+    order.check(cpu, 3);
+    let ahead = lead(&order, a);
+    order.leave(cpu, a, Leave::Moves);
+    order.stretch(cpu, a, Some(Join::Moved), own / 2);
+    order.join(cpu, a, Join::Moved);
+    assert_eq!(lead(&order, a), ahead / 2);
+    order.leave(cpu, a, Leave::Sleeps);
+    order.stretch(cpu, a, Some(Join::Woken(cpu)), own);
+    assert_eq!(lead(&order, a), ahead / 4);
+    assert!(before > 0 && before <= 2 * ms);
 }

@@ -3,7 +3,7 @@
 //! current one is protected, which is next, what becomes of ghosts.
 
 use super::EevdfOrder;
-use crate::sched::eevdf::queue::Entity;
+use crate::sched::eevdf::queue::{Entity, Sums};
 use crate::sched::fair::virtual_time;
 use corun_model::{Nanos, PcpuId, TaskId, time::US};
 
@@ -152,6 +152,78 @@ impl EevdfOrder {
             self.entities[task.index()].lag = lag;
             self.put(cpu, task, false);
             self.enter(cpu, task);
+        }
+    }
+
+    /// `yield_task_fair()` of the current `task`, beside which nobody is but those on its own `cfs_rq`.
+    pub(super) fn yield_to_all(&mut self, cpu: PcpuId, task: TaskId) {
+        let eligible = self.eligible(cpu, task);
+        if self.params.forfeits_on_yield && !eligible {
+            return;
+        }
+        let entity = &mut self.entities[task.index()];
+        if self.params.forfeits_on_yield {
+            let delta = (entity.deadline - entity.vruntime).max(0);
+            entity.vruntime += delta;
+            self.queues[cpu.index()].sums.advance(entity.weight, delta);
+        }
+        entity.deadline += entity.virtual_slice();
+        entity.protected = entity.vruntime;
+    }
+
+    /// The same on a group's `cfs_rq`, where `siblings` are besides, while others are on the pCPU. What `task` forfeits
+    /// is theirs, so that the group as a whole has had no more than before; and of them the one that is next there goes
+    /// on with the group's slice, as `pick_next_entity()` does on the way down.
+    pub(super) fn yield_within(&mut self, cpu: PcpuId, task: TaskId, siblings: &[TaskId]) {
+        let mut group = Sums::default();
+        for member in siblings.iter().chain([&task]) {
+            group.add(self.entity(*member));
+        }
+        let own = *self.entity(task);
+        if self.params.forfeits_on_yield {
+            if !group.eligible(own.vruntime) {
+                return;
+            }
+            let rest = (own.deadline - own.vruntime).max(0);
+            let part = i128::from(rest) * i128::from(own.weight) / i128::from(group.weight());
+            let gain = part as i64;
+            for member in siblings.iter().chain([&task]) {
+                self.shift(cpu, *member, -gain);
+            }
+            self.entities[task.index()].vruntime += rest;
+            self.queues[cpu.index()].sums.advance(own.weight, rest);
+        }
+        let entity = &mut self.entities[task.index()];
+        entity.deadline += entity.virtual_slice();
+        entity.protected = entity.vruntime;
+        let mut group = Sums::default();
+        for member in siblings.iter().chain([&task]) {
+            group.add(self.entity(*member));
+        }
+        let may = |member: &&TaskId| group.eligible(self.entity(**member).vruntime);
+        let all = siblings.iter().chain([&task]).filter(may);
+        let next = all.min_by_key(|member| self.entity(**member).deadline);
+        if let Some(&next) = next.filter(|next| **next != task) {
+            self.quit(cpu, next);
+            let entity = &mut self.entities[next.index()];
+            entity.deadline = entity.deadline.min(own.deadline);
+            self.enter(cpu, next);
+        }
+    }
+
+    /// `task`, a member or ghost, has had so much more in virtual time, and is due as much later.
+    fn shift(&mut self, cpu: PcpuId, task: TaskId, by: i64) {
+        let is_current = self.queues[cpu.index()].current == Some(task);
+        if !is_current {
+            self.quit(cpu, task);
+        }
+        let entity = &mut self.entities[task.index()];
+        entity.vruntime += by;
+        entity.deadline += by;
+        let weight = entity.weight;
+        match is_current {
+            true => self.queues[cpu.index()].sums.advance(weight, by),
+            false => self.enter(cpu, task),
         }
     }
 }

@@ -146,39 +146,85 @@ fn the_rest_of_a_slice_moves_along_since_6_12() {
     }
 }
 
-/// Vruntime and deadline of one of two tasks that yields when it has run for `before` of a slice of 1 ms.
-fn yields_after(name: &str, before: Nanos, grouped: bool) -> (i64, i64) {
+/// Vruntimes and deadlines of tasks of which the first one yields when it has run for `before` of a slice of 1 ms.
+fn all_after(
+    name: &str,
+    tasks: u32,
+    before: Nanos,
+    siblings: Option<&[TaskId]>,
+) -> (Vec<(i64, i64)>, Option<TaskId>) {
     const CPU: PcpuId = PcpuId(0);
     let params = EevdfParams {
         base_slice: MS,
         ..EevdfParams::preset(name, 1).unwrap()
     };
     let mut order = EevdfOrder::new(params, &host("1n1l1c1t", 1000));
-    for task in [TaskId(0), TaskId(1)] {
+    for task in (0..tasks).map(TaskId) {
         order.add(1 << 20, None);
         order.join(CPU, task, Join::Woken(CPU));
     }
     order.set_current(CPU, Some(TaskId(0)));
     order.charge(CPU, before);
-    order.yields(CPU, grouped);
-    order.state(TaskId(0))
+    order.yields(CPU, siblings);
+    order.check(CPU, tasks as usize);
+    let states = (0..tasks).map(|task| order.state(TaskId(task)));
+    (states.collect(), order.pick(CPU))
+}
+
+/// The first one's of two.
+fn yields_after(name: &str, before: Nanos, siblings: Option<&[TaskId]>) -> (i64, i64) {
+    all_after(name, 2, before, siblings).0[0]
 }
 
 /// At the beginning of its slice it is eligible, later not.
 #[test]
 fn a_yielding_task_forfeits_its_slice_if_it_is_eligible() {
     let (us, ms) = (US as i64, MS as i64);
-    assert_eq!(yields_after("6.6", 0, false), (0, 2 * ms));
-    assert_eq!(yields_after("6.6", 300 * US, false), (300 * us, 2 * ms));
+    assert_eq!(yields_after("6.6", 0, None), (0, 2 * ms));
+    assert_eq!(yields_after("6.6", 300 * US, None), (300 * us, 2 * ms));
     for name in ["6.12", "7.x"] {
-        assert_eq!(yields_after(name, 0, false), (ms, 2 * ms));
-        assert_eq!(yields_after(name, 300 * US, false), (300 * us, ms));
+        assert_eq!(yields_after(name, 0, None), (ms, 2 * ms));
+        assert_eq!(yields_after(name, 300 * US, None), (300 * us, ms));
         assert_eq!(
-            yields_after(name, 0, true),
+            yields_after(name, 0, Some(&[])),
             (0, ms),
             "its group's slice goes on"
         );
     }
+}
+
+/// Siblings in a plain cgroup share a `cfs_rq`: where they are by themselves it is as if there were no group.
+#[test]
+fn a_yield_among_siblings_is_one_among_tasks() {
+    for name in ["6.6", "6.12", "7.x"] {
+        for before in [0, 300 * US] {
+            let group = yields_after(name, before, Some(&[TaskId(1)]));
+            assert_eq!(group, yields_after(name, before, None), "{name}");
+        }
+    }
+}
+
+/// Beside an outsider, a sibling goes on with the group's slice: behind it the one that yielded is one slice later, and
+/// what the two had together stays what it was.
+#[test]
+fn a_yield_in_a_group_costs_the_group_nothing() {
+    let ms = MS as i64;
+    for name in ["6.12", "7.x"] {
+        let (states, next) = all_after(name, 3, 0, Some(&[TaskId(2)]));
+        let [own, other, sibling] = states[..] else {
+            panic!("{states:?}");
+        };
+        assert_eq!(own, (ms / 2, 3 * ms / 2), "{name}");
+        assert_eq!(other, (0, ms), "{name}");
+        assert_eq!(sibling, (-ms / 2, ms / 2), "{name}");
+        assert_eq!(next, Some(TaskId(2)), "{name}");
+    }
+    let (states, next) = all_after("6.6", 3, 0, Some(&[TaskId(2)]));
+    assert_eq!(states, [(0, 2 * ms), (0, ms), (0, ms)]);
+    assert!(next != Some(TaskId(0)));
+    // It is ahead of its sibling, and so does nothing.
+    let (states, _) = all_after("6.12", 3, 300 * US, Some(&[TaskId(2)]));
+    assert_eq!(states, [(300 * US as i64, ms), (0, ms), (0, ms)]);
 }
 
 /// Does a task that wakes up 1 ms after the current one was picked get the pCPU? The current one
@@ -254,5 +300,42 @@ fn a_change_of_weight_ends_the_protection_until_6_16() {
         };
         let seen = woken_preempts_after(params, 0, reweighed);
         assert_eq!(seen, preempts, "{name}");
+    }
+}
+
+/// One that waits is 1 ms behind the average, the current one as much ahead of it; both count a quarter, then what they
+/// did before. In pCPU time all stays as it was, the protection, too.
+#[test]
+fn what_counts_less_owes_the_same_in_pcpu_time() {
+    const CPU: PcpuId = PcpuId(0);
+    let (own, ms) = (1 << 20, MS as i64);
+    for name in EevdfParams::PRESETS {
+        let mut order = equals(name, 2);
+        for task in [TaskId(0), TaskId(1)] {
+            order.join(CPU, task, Join::Woken(CPU));
+        }
+        order.set_current(CPU, Some(TaskId(0)));
+        order.charge(CPU, 2 * MS);
+        let seen = |order: &EevdfOrder, times: i64| {
+            let states = [TaskId(0), TaskId(1)].map(|task| order.state(task));
+            let [(a, due), (b, _)] = states;
+            assert_eq!((a + b) / 2, ms, "{name}: {states:?}");
+            assert_eq!((a - b, due - a), (2 * times * ms, times * ms), "{name}");
+            assert!(order.protected(TaskId(0)));
+            order.check(CPU, 2);
+        };
+        seen(&order, 1);
+        for (weight, times) in [(own / 4, 4), (own, 1)] {
+            for task in [TaskId(0), TaskId(1)] {
+                order.stretch(CPU, task, None, weight);
+            }
+            seen(&order, times);
+        }
+        order.leave(CPU, TaskId(1), Leave::Sleeps);
+        order.stretch(CPU, TaskId(1), Some(Join::Woken(CPU)), own / 4);
+        order.reweigh(TaskId(0), Some(CPU), own / 4);
+        order.join(CPU, TaskId(1), Join::Woken(CPU));
+        let lead = order.state(TaskId(0)).0 - order.state(TaskId(1)).0;
+        assert!((lead - 8 * ms).abs() < 10, "{name}: {lead}");
     }
 }

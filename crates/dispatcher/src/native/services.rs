@@ -16,7 +16,7 @@ pub enum Kick {
 }
 
 /// `IN_MICRO` and others: kinds that are recorded only where they are not 0.
-const NOT_0: [u32; 5] = [24, 26, 27, 28, 29];
+const NOT_0: [u32; 6] = [24, 26, 27, 28, 29, 30];
 
 /// Is a value of this kind one that passes the tap? Some inputs do only where they are not 0.
 pub fn passes(kind: u32, value: u64) -> bool {

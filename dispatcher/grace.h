@@ -6,9 +6,9 @@
  * something for them to do, which is brief. By fair order each would interrupt the sender for each
  * message: two switches, of some microseconds each, for one of work (docs/cost.md, messages). So
  * once a turn has been interrupted, tasks that its own task wakes on its pCPU wait for GRACE, until
- * the timer has the pCPU look at its queue: meanwhile there is more for them to do. Who is woken by
- * a device, or on another pCPU, does not wait: the task that it interrupts has nothing to do with
- * it.
+ * the timer has the pCPU look at its queue: meanwhile there is more for them to do. Who is woken in
+ * an interrupt, or by a task on another pCPU, does not wait: the task that it interrupts has mostly
+ * nothing to do with it. What the network delivers comes in interrupts, over loopback, too.
  *
  * Xen's credit scheduler has the same for all that wake, for a millisecond (sched_ratelimit_us).
  */

@@ -135,15 +135,26 @@ static inline u64 fair_cost(u64 delta, u64 rate)
 	return delta * rate / RATE_ONE;
 }
 
-/* Charges `t`, which is running, for what it ran since it was last charged. */
+/*
+ * Charges `t`, which is running, for what it ran since it was last charged. If the clock of its
+ * pCPU went on with it since (fair_clock_alone()), it has been charged by that for as long.
+ */
 static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 now)
 {
+	struct cpu_ctx *c = cpu_at(t->cpu);
 	u64 delta = now - t->charged;
+	u64 since = c ? shared(c->cur_since) : 0;
+	u64 rate;
 
 	if (before(now, t->charged))
 		return;
-	t->vtime += fair_cost(delta, fair_rate_by(p, t, group_mean(t, delta, now)));
+	rate = fair_rate_by(p, t, group_mean(t, delta, now));
 	t->sum.run += delta;
+	if (c && before(t->charged, since) && !before(now, since)) {
+		t->vtime = shared(c->cur_vtime);
+		delta = now - since;
+	}
+	t->vtime += fair_cost(delta, rate);
 	t->charged = now;
 }
 
@@ -229,6 +240,21 @@ static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
 	u64 began = shared(cpu->cur_vtime);
 
 	return began + fair_cost(ran, shared(cpu->cur_rate));
+}
+
+/*
+ * The task that runs on `cpu` has been alone there for a slice: the clock goes on with it, as with
+ * each turn. What it ran is charged by the same rate, once and for all (fair_charge()): by another
+ * one, of the moment at which the task is interrupted, it would be far ahead of the clock, or
+ * behind, and with it all that wakes here.
+ */
+static inline void fair_clock_alone(struct cpu_ctx *cpu, u64 now)
+{
+	u64 vtime = fair_current(cpu, now);
+
+	store(cpu->vnow, later(shared(cpu->vnow), vtime));
+	store(cpu->cur_vtime, vtime);
+	store(cpu->cur_since, now);
 }
 
 /* Is `t`, which just woke, owed so much more than the running task that it should not wait? */

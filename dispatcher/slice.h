@@ -133,12 +133,9 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		kick(cpu, KICK_PREEMPT);
 		return;
 	}
-	/* Nothing is there to choose between. As with each turn, the clock advances. */
-	if (shared(c->runs)) {
-		u64 vtime = fair_current(c, now);
-
-		store(c->vnow, later(shared(c->vnow), vtime));
-	}
+	/* Nothing is there to choose between. */
+	if (shared(c->runs))
+		fair_clock_alone(c, now);
 	timer_within(c, cpu, gang_timer(knobs.slice, c), now);
 }
 

@@ -151,6 +151,20 @@ fn a_turn_costs_what_wanted_to_run_meanwhile() {
     assert!((0.47..0.53).contains(&got), "{got}");
 }
 
+/// Virtual time in a slice goes faster while more of it is awake. That makes nobody wait who runs for a moment now and
+/// then: the clock of a pCPU goes on as fast as what runs there is charged.
+#[test]
+fn a_slice_around_all_vms_delays_nobody() {
+    let mut tasks = hogs(2, 4);
+    for task in &mut tasks[..4] {
+        (task.run, task.sleep) = (MS, 9 * MS);
+    }
+    let groups = vec![PLAIN, weighs(100, Some(0)), weighs(100, Some(0))];
+    let outcome = run(4, tasks, groups, &[1, 2], 20 * SEC);
+    let waits = &outcome.vms[0].ready_waits;
+    assert!(waits.quantile(0.99) < MS / 10, "{} ns", waits.quantile(0.99));
+}
+
 /// VMs of as many vCPUs as pCPUs have what they weigh, wherever their vCPUs came to be.
 #[test]
 fn weights_hold_on_pcpus_that_cannot_be_loaded_alike() {

@@ -218,7 +218,8 @@ impl Replayed<'_> {
     fn one(&self, job: &Job<'_>, part: Option<Part>, progress: &Progress) -> anyhow::Result<Run> {
         let pcpus = self.case.host.topology.pcpus();
         let end = self.recording.duration();
-        let watch = Watch::create(&self.args.watch, pcpus, job.policy, end, part)?;
+        let version = schedulers::kernel_version(job.policy, &self.case.schedulers);
+        let watch = Watch::create(&self.args.watch, pcpus, job.policy, version, end, part)?;
         let (options, observer) = (job.extreme.options, watch.observer());
         let (outcome, report) = replay(
             job.begun, &self.case, job.policy, options, observer, progress,

@@ -337,7 +337,8 @@ fn one(
 ) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let watch = Watch::create(watch, pcpus, &job.policy, job.end(), part)?;
+    let version = schedulers::kernel_version(&job.policy, &job.case.schedulers);
+    let watch = Watch::create(watch, pcpus, &job.policy, version, job.end(), part)?;
     let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;

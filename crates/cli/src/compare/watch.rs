@@ -105,8 +105,8 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins what is asked for, of a host with `pcpus` pCPUs under `policy`, until `end`; with `part`
-    /// for the report.
+    /// Begins what is asked for, of a host with `pcpus` pCPUs under `policy`, which models `kernel` if it models
+    /// one, until `end`; with `part` for the report.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -114,6 +114,7 @@ impl<'a> Watch<'a> {
         options: &'a WatchArgs,
         pcpus: u32,
         policy: &str,
+        kernel: Option<&str>,
         end: Nanos,
         part: Option<Part>,
     ) -> anyhow::Result<Self> {
@@ -122,7 +123,7 @@ impl<'a> Watch<'a> {
             options,
             trace: options.timeline.begin(pcpus, end)?,
             events: events
-                .map(|file| events::create(file, pcpus, policy))
+                .map(|file| events::create(file, pcpus, policy, kernel))
                 .transpose()?,
             spans: part.map(|part| Spans::new(part, pcpus)),
         })

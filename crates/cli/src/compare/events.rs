@@ -198,7 +198,11 @@ impl<W: Write> Writer<W> {
                 let comm = own.map_or_else(|| cut(name), |part| cut(&format!("IO {part}")));
                 (Some(vm), comm)
             }
-            (None, None) => (None, cut(name)),
+            // One that is called like a vCPU would be read as one.
+            (None, None) => match corun_recording::vcpu_index(name) {
+                Some(_) => (None, cut(&format!("task {name}"))),
+                None => (None, cut(name)),
+            },
         };
         let process = vm.map_or(tid, |vm| FIRST_PROCESS + vm.0);
         if self.process.replace(process) != Some(process) {

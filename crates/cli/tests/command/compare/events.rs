@@ -39,6 +39,34 @@ fn events_are_a_recording() {
     );
 }
 
+/// The kernel that was modelled is named, and is the one that the replay models.
+#[test]
+fn events_name_the_kernel_that_is_modelled() {
+    let place = place("events-kernel");
+    for (policy, preset, said) in [
+        ("eevdf", "6.6", "Linux 6.6"),
+        ("eevdf", "6.12", "Linux 6.12"),
+        ("eevdf", "7.x", "Linux 7.x"),
+        ("cfs", "2.6.33", "Linux 2.6.33"),
+        ("cfs", "4.x", "Linux 4.x"),
+        ("cfs", "5.x", "Linux 5.x"),
+    ] {
+        let set = format!("scheduler.{policy}.preset={preset}");
+        let run = ["compare", "host.toml", "--case", "one", "--seed", "1"];
+        let more = [
+            "--policies",
+            policy,
+            "--set",
+            &set,
+            "--events",
+            "run.ftrace",
+        ];
+        place.prints(&[&run[..], &more].concat());
+        let again = ["compare", "run.ftrace", "--policies", policy, "--json"];
+        assert_eq!(place.json(&again)["runs"][0]["kernel"], said);
+    }
+}
+
 /// VMs' threads begin in turns, by chance; in the recording each is its own VM's all the same.
 #[test]
 fn events_tell_whose_thread_each_is() {
@@ -55,6 +83,19 @@ fn events_tell_whose_thread_each_is() {
         let named = ["a", "b"].map(|vm| [0, 1, 2, 3].map(|n| format!("\"{vm}/{n}\"")));
         assert_eq!(found, named.concat(), "seed {seed}");
     }
+}
+
+/// Names are read as they were given, and tasks of the host are no vCPUs, whatever their names.
+#[test]
+fn names_are_read_as_they_were_written() {
+    let place = Place::new("events-names");
+    let host = "[host]\npcpus = 2\n[run]\nduration = \"50ms\"\nwarm_up = \"0s\"\n\
+                [vm.\"web 1\"]\nvcpus = 1\nworkload = \"cpu\"\n\
+                [vm.\"web 2\"]\nvcpus = 1\nworkload = \"cpu\"\n\
+                [task.vcpu7]\nprogram = \"loop { compute 1ms; sleep 1ms }\"\n";
+    let (_, recording) = recorded(&place, "cfs", host);
+    let names: Vec<_> = recording.vms.iter().map(|vm| vm.name.as_str()).collect();
+    assert_eq!(names, ["web 1", "web 2"]);
 }
 
 /// Nothing switches after the beginning; the recording is as long as the run all the same.

@@ -737,6 +737,41 @@ fn what_is_no_text_in_a_list_of_texts_is_named() {
     );
 }
 
+/// Linux answers EINVAL (kernel/sched/core.c, `tg_set_cfs_bandwidth()`).
+#[test]
+fn bursts_are_no_longer_than_their_quota() {
+    let expected =
+        "expected a duration from 0 ns to 10ms, the pCPU time in cpu_max (Linux takes no more)";
+    says(
+        with("cpu_max = \"10ms/100ms\"\ncpu_burst = \"50ms\""),
+        &[&format!(
+            "host.toml:7: vm.web.cpu_burst: found \"50ms\", {expected}"
+        )],
+    );
+    says(
+        with("[group.g]\ncpu_burst = \"10001us\"\ncpu_max = \"10ms\""),
+        &[&format!(
+            "host.toml:7: group.g.cpu_burst: found \"10001us\", {expected}"
+        )],
+    );
+    let text = format!("{GOOD}cpu_max = \"50ms/100ms\"\ncpu_burst = \"50ms\"\n");
+    read("host.toml", &text, &[]).unwrap();
+    let less = Override::parse("--set", "vm.web.cpu_max=10ms/100ms").unwrap();
+    let found = read("host.toml", &text, &[less]).unwrap_err().to_string();
+    assert_eq!(
+        found,
+        format!("host.toml:7: vm.web.cpu_burst: found \"50ms\", {expected}")
+    );
+    // What is wrong with the quota is all that is told then.
+    says(
+        with("cpu_max = \"10\"\ncpu_burst = \"50ms\""),
+        &[
+            "host.toml:6: vm.web.cpu_max: found \"10\", expected pCPU time per period such as \
+             \"20ms/100ms\", at least 1 ms each, the period 1 s at most",
+        ],
+    );
+}
+
 #[test]
 fn the_command_line_reaches_into_lists_of_tables() {
     let text = format!(

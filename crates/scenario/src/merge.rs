@@ -104,9 +104,12 @@ pub fn cases(
     overrides: &[Override],
 ) -> Result<Vec<(String, Table)>, Problems> {
     let mut wrong = Problems::default();
+    // Cases may have what the scenario lacks: then theirs counts, below.
+    let has_cases = document.get("case").is_some();
     for Override(table) in overrides {
         if wrong.take(some_cases_have(table, &document)).is_some() {
-            overlay(&mut document, table);
+            let laid = overlay(&mut document, table);
+            wrong.take(if has_cases { Ok(()) } else { laid });
         }
     }
     wrong.or_ok(())?;
@@ -140,11 +143,11 @@ pub fn cases(
             continue;
         };
         let mut merged = document.clone();
-        overlay(&mut merged, &over);
+        problems.take(overlay(&mut merged, &over));
         for Override(table) in overrides {
             let mut table = table.clone();
             table.remove("case");
-            overlay(&mut merged, &table);
+            problems.take(overlay(&mut merged, &table));
         }
         documents.push((case.key.clone(), merged));
     }
@@ -205,8 +208,18 @@ fn within<'a>(table: &'a Table, key: &str) -> Option<&'a Table> {
     }
 }
 
-/// Lays `over` over `base`: tables are merged key by key, everything else is replaced.
-pub fn overlay(base: &mut Table, over: &Table) {
+/// Lays `over` over `base`: tables are merged key by key, everything else is replaced. What cannot be is left.
+///
+/// # Errors
+/// If `over` tells of tables of a list that are not there.
+pub fn overlay(base: &mut Table, over: &Table) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    lay(base, over, "", &mut problems);
+    problems.or_ok(())
+}
+
+/// The same of the tables at `path`.
+fn lay(base: &mut Table, over: &Table, path: &str, problems: &mut Problems) {
     for (_, others) in ALTERNATIVES.iter().filter(|(name, _)| says(over, name)) {
         for other in others.iter().filter(|other| !says(over, other)) {
             take_back(base, other);
@@ -214,12 +227,16 @@ pub fn overlay(base: &mut Table, over: &Table) {
     }
     for Entry { key, place, node } in over.iter() {
         if let Value::Table(inner) = &node.value {
+            let path = dotted(path, key);
             let merged = match base.get_mut(key).map(|node| &mut node.value) {
                 Some(Value::Table(old)) => {
-                    overlay(old, inner);
+                    lay(old, inner, &path, problems);
                     true
                 }
-                Some(Value::List(list)) => overlay_numbered(list, inner),
+                Some(Value::List(list)) if is_of_tables(list) => {
+                    lay_numbered(list, inner, &path, problems);
+                    true
+                }
                 _ => false,
             };
             if merged {
@@ -234,27 +251,55 @@ pub fn overlay(base: &mut Table, over: &Table) {
     }
 }
 
-/// Lays `over` over tables of a list, which have numbers from 1 on: `thread.2.count` is that of the second. Not if
-/// one of them is not there.
-fn overlay_numbered(list: &mut [Node], over: &Table) -> bool {
-    let at = |key: &str| key.parse::<usize>().ok()?.checked_sub(1);
+fn is_of_tables(list: &[Node]) -> bool {
     let is_table = |node: &Node| matches!(node.value, Value::Table(_));
-    let there = |entry: &Entry| {
-        let old = at(&entry.key).and_then(|at| list.get(at));
-        is_table(&entry.node) && old.is_some_and(is_table)
-    };
-    if !over.iter().all(there) {
-        return false;
-    }
-    for entry in over.iter() {
-        let old = at(&entry.key).and_then(|at| list.get_mut(at));
-        if let (Some(Value::Table(old)), Value::Table(new)) =
-            (old.map(|node| &mut node.value), &entry.node.value)
-        {
-            overlay(old, new);
+    !list.is_empty() && list.iter().all(is_table)
+}
+
+/// Lays `over` over tables of a list, which have numbers from 1 on: `thread.2.count` is that of the second.
+fn lay_numbered(list: &mut [Node], over: &Table, path: &str, problems: &mut Problems) {
+    let count = list.len();
+    for Entry { key, place, node } in over.iter() {
+        let mut refuse = |key: &str, message: String| {
+            problems.push(Problem {
+                place: place.clone(),
+                key: key.to_string(),
+                message,
+            });
+        };
+        let at = key.parse::<usize>().ok().and_then(|at| at.checked_sub(1));
+        let Some(old) = at.and_then(|at| list.get_mut(at)) else {
+            refuse(path, not_there(key, count, path));
+            continue;
+        };
+        match (&mut old.value, &node.value) {
+            (Value::Table(old), Value::Table(new)) => lay(old, new, &dotted(path, key), problems),
+            (_, other) => {
+                let key = dotted(path, key);
+                let found = other.show();
+                let message =
+                    format!("found {found}, expected a table, or one of its keys: {key}.KEY");
+                refuse(&key, message);
+            }
         }
     }
-    true
+}
+
+/// That a list of `count` tables has none with the number `key`.
+fn not_there(key: &str, count: usize, path: &str) -> String {
+    let (found, such_as) = match key.parse::<i64>() {
+        Ok(number) => (format!("number {number}"), String::new()),
+        Err(_) => {
+            let found = Value::Text(key.to_string()).show();
+            (found, format!(": {path}.1.{}", dotted("", key)))
+        }
+    };
+    let expected = match count {
+        1 => format!("1, the number of the only [[{path}]]"),
+        2 => format!("the number of a [[{path}]], 1 or 2, as they stand in the scenario"),
+        _ => format!("the number of a [[{path}]], 1 to {count}, as they stand in the scenario"),
+    };
+    format!("found {found}, expected {expected}{such_as}")
 }
 
 /// Is this key, or the one in a table that a dotted key means, there?
@@ -323,34 +368,32 @@ mod tests {
         let over = |set: &str| {
             let mut base = tree::parse("f", text).unwrap();
             let Override(table) = Override::parse("--set", set).unwrap();
-            overlay(&mut base, &table);
+            overlay(&mut base, &table).ok()?;
             let vm = within(within(&base, "vm").unwrap(), "a").unwrap();
-            match &vm.get("thread").unwrap().value {
-                Value::List(list) => list
-                    .iter()
-                    .map(|node| match &node.value {
-                        Value::Table(table) => whole(table, &["count"]),
-                        _ => None,
-                    })
-                    .collect(),
-                _ => Vec::new(),
-            }
+            let Value::List(list) = &vm.get("thread")?.value else {
+                return None;
+            };
+            let counts = list.iter().map(|node| match &node.value {
+                Value::Table(table) => whole(table, &["count"]),
+                _ => None,
+            });
+            counts.collect::<Option<Vec<i64>>>()
         };
-        assert_eq!(over("vm.a.thread.2.count=7"), [Some(1), Some(7)]);
-        assert_eq!(over("vm.a.thread.1.count=7"), [Some(7), Some(2)]);
+        assert_eq!(over("vm.a.thread.2.count=7"), Some(vec![1, 7]));
+        assert_eq!(over("vm.a.thread.1.count=7"), Some(vec![7, 2]));
         for none in [
             "vm.a.thread.0.count=7",
             "vm.a.thread.3.count=7",
             "vm.a.thread.count=7",
         ] {
-            assert_eq!(over(none), [], "{none}");
+            assert_eq!(over(none), None, "{none}");
         }
     }
 
     #[test]
     fn another_word_for_the_same_takes_the_first_back() {
         let mut base = tree::parse("f", "topology = \"1n1l4c1t\"").unwrap();
-        overlay(&mut base, &tree::parse("g", "pcpus = 8").unwrap());
+        overlay(&mut base, &tree::parse("g", "pcpus = 8").unwrap()).unwrap();
         assert!(base.get("topology").is_none());
         assert_eq!(whole(&base, &["pcpus"]), Some(8));
     }
@@ -362,7 +405,7 @@ mod tests {
         let costs = format!("{ipi}\n{wake}");
         let over = |base: &str, over: &str| {
             let mut base = tree::parse("f", base).unwrap();
-            overlay(&mut base, &tree::parse("g", over).unwrap());
+            overlay(&mut base, &tree::parse("g", over).unwrap()).unwrap();
             base
         };
         let table = over(&costs, states);

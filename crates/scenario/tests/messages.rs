@@ -772,6 +772,121 @@ fn bursts_are_no_longer_than_their_quota() {
     );
 }
 
+/// The scenario `text` with something set, and what is wrong then.
+#[track_caller]
+fn set_in(text: &str, set: &str) -> String {
+    let over = Override::parse("--set", set).unwrap();
+    let found = read("host.toml", text, &[over]).map(|_| "nothing".to_string());
+    found.unwrap_or_else(|problems| problems.to_string())
+}
+
+#[test]
+fn numbers_of_tables_that_are_not_there() {
+    let thread = "[[vm.web.thread]]\nprogram = \"compute 1ms\"\n";
+    let one = format!("{}{thread}", GOOD.replace("workload = \"cpu\"\n", ""));
+    let two = format!("{one}{thread}");
+    let says = |text: &str, set: &str, expected: &str| {
+        assert_eq!(
+            set_in(text, set),
+            format!("--set {set}: vm.web.thread: {expected}")
+        );
+    };
+    let numbers =
+        "expected the number of a [[vm.web.thread]], 1 or 2, as they stand in the scenario";
+    says(
+        &two,
+        "vm.web.thread.3.count=3",
+        &format!("found number 3, {numbers}"),
+    );
+    says(
+        &two,
+        "vm.web.thread.0.count=3",
+        &format!("found number 0, {numbers}"),
+    );
+    says(
+        &two,
+        "vm.web.thread.-1.count=3",
+        &format!("found number -1, {numbers}"),
+    );
+    says(
+        &two,
+        "vm.web.thread.count=3",
+        &format!("found \"count\", {numbers}: vm.web.thread.1.count"),
+    );
+    assert_eq!(
+        set_in(&two, "vm.web.thread.2=3"),
+        "--set vm.web.thread.2=3: vm.web.thread.2: found 3, expected a table, or one of its keys: \
+         vm.web.thread.2.KEY"
+    );
+    let only = "expected 1, the number of the only [[vm.web.thread]]";
+    says(
+        &one,
+        "vm.web.thread.2.count=3",
+        &format!("found number 2, {only}"),
+    );
+    says(
+        &one,
+        "vm.web.thread.0.count=3",
+        &format!("found number 0, {only}"),
+    );
+    let none = "found a table, but no [[vm.web.thread]] that it could belong to, expected a list of tables, \
+                such as vm.web.thread=[{ KEY = VALUE }]";
+    says(GOOD, "vm.web.thread.1.count=3", none);
+    says(GOOD, "vm.web.thread.count=3", none);
+    let three = format!("{two}{thread}");
+    let found = set_in(&three, "vm.web.thread.4.count=3");
+    assert!(
+        found.contains("of a [[vm.web.thread]], 1 to 3, as they stand"),
+        "{found}"
+    );
+    // The other words are not taken back by what is wrong.
+    assert_eq!(set_in(&two, "vm.web.thread.2.count=3"), "nothing");
+}
+
+/// A case may have more of them, or fewer, than the scenario.
+#[test]
+fn numbers_of_tables_in_cases() {
+    let thread = "{ program = \"compute 1ms\" }";
+    let text = format!(
+        "{}thread = [{thread}]\n[case.one]\n[case.two]\nvm.web.thread = [{thread}, {thread}]\n",
+        GOOD.replace("workload = \"cpu\"\n", "")
+    );
+    assert_eq!(set_in(&text, "vm.web.thread.1.count=3"), "nothing");
+    assert_eq!(set_in(&text, "case.two.vm.web.thread.2.count=3"), "nothing");
+    assert_eq!(
+        set_in(&text, "vm.web.thread.2.count=3"),
+        "--set vm.web.thread.2.count=3: vm.web.thread: found number 2, expected 1, the number of the only \
+         [[vm.web.thread]]"
+    );
+    let both = text.replace(
+        "[case.one]\n",
+        &format!("[case.one]\nvm.web.thread = [{thread}, {thread}]\n"),
+    );
+    assert_eq!(set_in(&both, "vm.web.thread.2.count=3"), "nothing");
+    says(
+        problems(&format!("{text}[case.three]\nvm.web.thread.2.count = 3\n")),
+        &[
+            "host.toml:10: vm.web.thread: found number 2, expected 1, the number of the only [[vm.web.thread]]",
+        ],
+    );
+}
+
+/// Other lists are set as a whole.
+#[test]
+fn numbers_in_lists_of_values() {
+    let text = format!("{GOOD}vcpu_allowed = [\"0\", \"1\"]\n[run]\nseeds = [1, 2]\n");
+    assert_eq!(
+        set_in(&text, "run.seeds.1=4"),
+        "--set run.seeds.1=4: run.seeds: found a table, expected a whole number from 0 to 9223372036854775807, \
+         or a list of such"
+    );
+    assert_eq!(
+        set_in(&text, "vm.web.vcpu_allowed.1=2"),
+        "--set vm.web.vcpu_allowed.1=2: vm.web.vcpu_allowed: found a table, expected a list of them, such as \
+         [\"0\", \"1\", \"2-3\"]"
+    );
+}
+
 #[test]
 fn the_command_line_reaches_into_lists_of_tables() {
     let text = format!(
@@ -785,7 +900,7 @@ fn the_command_line_reaches_into_lists_of_tables() {
     with("vm.web.thread.1.count=3").unwrap();
     let found = with("vm.web.thread.count=3").unwrap_err().to_string();
     assert!(
-        found.contains("a key of the first is vm.web.thread.1.KEY"),
+        found.ends_with("the only [[vm.web.thread]]: vm.web.thread.1.count"),
         "{found}"
     );
     assert!(with("vm.web.thread.2.count=3").is_err());

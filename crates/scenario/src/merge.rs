@@ -5,6 +5,7 @@ use crate::limits;
 use crate::names;
 use crate::problem::{Place, Problem, Problems};
 use crate::reader::dotted;
+use crate::suggest::or_nearest;
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// Keys that mean the same thing in different words: saying one takes the others back. Dotted ones
@@ -107,7 +108,8 @@ pub fn cases(
     // Cases may have what the scenario lacks: then theirs counts, below.
     let has_cases = document.get("case").is_some();
     for Override(table) in overrides {
-        if wrong.take(some_cases_have(table, &document)).is_some() {
+        let checked = cases_are_there(table, &document).and(some_cases_have(table, &document));
+        if wrong.take(checked).is_some() {
             let laid = overlay(&mut document, table);
             wrong.take(if has_cases { Ok(()) } else { laid });
         }
@@ -155,6 +157,49 @@ pub fn cases(
     match documents.is_empty() {
         true => Ok(vec![(String::new(), document)]),
         false => Ok(documents),
+    }
+}
+
+/// Are the cases that an override tells of those of the scenario?
+///
+/// # Errors
+/// If one is not: it would be one more.
+fn cases_are_there(over: &Table, document: &Table) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let known = within(document, "case");
+    let has = |name: &str| known.is_some_and(|cases| cases.get(name).is_some());
+    let told = within(over, "case").into_iter().flat_map(Table::iter);
+    for entry in told.filter(|entry| !has(&entry.key)) {
+        let names = known.into_iter().flat_map(Table::iter);
+        let names: Vec<&str> = names.map(|case| case.key.as_str()).collect();
+        let message = match names.is_empty() {
+            true => format!(
+                "the scenario has no cases, expected the key alone: {}",
+                innermost(&entry.node, "")
+            ),
+            false => format!(
+                "there is no case {:?}, {}",
+                entry.key,
+                or_nearest(&entry.key, &names)
+            ),
+        };
+        problems.push(Problem {
+            place: entry.place.clone(),
+            key: dotted("case", &entry.key),
+            message,
+        });
+    }
+    problems.or_ok(())
+}
+
+/// The dotted key of the first value in there.
+fn innermost(node: &Node, path: &str) -> String {
+    match &node.value {
+        Value::Table(table) => match table.iter().next() {
+            Some(entry) => innermost(&entry.node, &dotted(path, &entry.key)),
+            None => path.to_string(),
+        },
+        _ => path.to_string(),
     }
 }
 
@@ -287,9 +332,11 @@ fn lay_numbered(list: &mut [Node], over: &Table, path: &str, problems: &mut Prob
 
 /// That a list of `count` tables has none with the number `key`.
 fn not_there(key: &str, count: usize, path: &str) -> String {
-    let (found, such_as) = match key.parse::<i64>() {
-        Ok(number) => (format!("number {number}"), String::new()),
-        Err(_) => {
+    let digits = key.strip_prefix('-').unwrap_or(key);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let (found, such_as) = match is_number {
+        true => (format!("number {key}"), String::new()),
+        false => {
             let found = Value::Text(key.to_string()).show();
             (found, format!(": {path}.1.{}", dotted("", key)))
         }

@@ -805,6 +805,11 @@ fn numbers_of_tables_that_are_not_there() {
     );
     says(
         &two,
+        "vm.web.thread.99999999999999999999.count=3",
+        &format!("found number 99999999999999999999, {numbers}"),
+    );
+    says(
+        &two,
         "vm.web.thread.-1.count=3",
         &format!("found number -1, {numbers}"),
     );
@@ -869,6 +874,26 @@ fn numbers_of_tables_in_cases() {
             "host.toml:10: vm.web.thread: found number 2, expected 1, the number of the only [[vm.web.thread]]",
         ],
     );
+}
+
+/// A slip in a case's name would else be one case more.
+#[test]
+fn cases_that_are_not_there() {
+    let cases = format!("{GOOD}[case.one]\n[case.\"2 VMs\"]\nvm.web.count = 2\n");
+    assert_eq!(
+        set_in(&cases, "case.two.vm.web.weight=3"),
+        "--set case.two.vm.web.weight=3: case.two: there is no case \"two\", accepted are one, 2 VMs"
+    );
+    assert_eq!(
+        set_in(GOOD, "case.1.vm.web.weight=3"),
+        "--set case.1.vm.web.weight=3: case.1: the scenario has no cases, expected the key alone: vm.web.weight"
+    );
+    assert_eq!(
+        set_in(GOOD, "case.one={vm={web={weight=3}}}"),
+        "--set case.one={vm={web={weight=3}}}: case.one: the scenario has no cases, expected the key alone: \
+         vm.web.weight"
+    );
+    assert_eq!(set_in(&cases, "case.\"2 VMs\".vm.web.weight=3"), "nothing");
 }
 
 /// Other lists are set as a whole.

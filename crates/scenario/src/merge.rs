@@ -71,10 +71,14 @@ impl Override {
         }
         let text = value.trim();
         if text.starts_with(['"', '\'', '[', '{']) || text.contains(char::is_control) {
-            return Err(refused(
-                source,
-                "the value is neither a TOML value nor plain text",
-            ));
+            let message = match text.starts_with(['[', '{']) {
+                true => {
+                    "the value is no TOML value; texts within a list or a table are in quotes, such as \
+                     run.policies=[\"cfs\", \"balance\"]"
+                }
+                false => "the value is neither a TOML value nor plain text",
+            };
+            return Err(refused(source, message));
         }
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         tree::parse(source, &format!("{key} = \"{quoted}\""))

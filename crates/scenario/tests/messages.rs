@@ -448,6 +448,12 @@ fn the_command_line_is_named_as_the_place() {
         refused.to_string(),
         "--set nonsense: expected KEY=VALUE, such as vm.web.count=3"
     );
+    let unquoted = Override::parse("--set", "run.policies=[cfs, eevdf]").unwrap_err();
+    assert_eq!(
+        unquoted.to_string(),
+        "--set run.policies=[cfs, eevdf]: the value is no TOML value; texts within a list or a table are in \
+         quotes, such as run.policies=[\"cfs\", \"balance\"]"
+    );
     let nothing = Override::parse("--set", "vm={}").unwrap_err();
     assert_eq!(
         nothing.to_string(),

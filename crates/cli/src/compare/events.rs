@@ -27,18 +27,26 @@ const FIRST_PROCESS: u32 = 1_000;
 /// Events that are being written.
 pub type Events = Watched<Writer<BufWriter<File>>>;
 
-/// Begins the events of a host with `pcpus` pCPUs under `policy`, which models `kernel` if it models one.
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran<'a> {
+    /// So many pCPUs.
+    pub pcpus: u32,
+    /// Under which policy.
+    pub policy: &'a str,
+    /// The kernel's version that it models, if it models one.
+    pub kernel: Option<&'a str>,
+    /// Is it a replay, in which other threads than vCPUs are called after the recorded ones, with their numbers?
+    pub replay: bool,
+}
+
+/// Begins the events of a run.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn create(
-    file: &Path,
-    pcpus: u32,
-    policy: &str,
-    kernel: Option<&str>,
-) -> anyhow::Result<Events> {
+pub fn create(file: &Path, ran: Ran<'_>) -> anyhow::Result<Events> {
     Watched::create("--events", file, |out| {
-        Writer::new(BufWriter::new(out), pcpus, policy, kernel)
+        Writer::new(BufWriter::new(out), ran)
     })
 }
 
@@ -146,10 +154,18 @@ pub struct Writer<W> {
     woken: BTreeMap<TaskId, Origin>,
     /// The process that the last comment line told of: threads told of next are its own.
     process: Option<u32>,
+    /// Do names of threads end with numbers that are not part of them?
+    replay: bool,
 }
 
 impl<W: Write> Writer<W> {
-    fn new(mut out: W, pcpus: u32, policy: &str, kernel: Option<&str>) -> io::Result<Self> {
+    fn new(mut out: W, ran: Ran<'_>) -> io::Result<Self> {
+        let Ran {
+            pcpus,
+            policy,
+            kernel,
+            replay,
+        } = ran;
         let kernel = kernel.map_or("simulated".to_string(), |known| {
             format!("simulated {known}")
         });
@@ -165,6 +181,7 @@ impl<W: Write> Writer<W> {
             vms: BTreeMap::new(),
             woken: BTreeMap::new(),
             process: None,
+            replay,
         })
     }
 
@@ -186,7 +203,13 @@ impl<W: Write> Writer<W> {
         if let Some(thread) = self.known.get(&id) {
             return Ok(thread.clone());
         }
-        let name = &task.spec.name;
+        let name = match task.spec.name.rsplit_once('-') {
+            Some((name, number)) if self.replay && task.spec.vcpu.is_none() => {
+                debug_assert!(number.parse::<u32>().is_ok());
+                name
+            }
+            _ => &task.spec.name,
+        };
         let tid = FIRST_THREAD + id.0;
         let cut = |comm: &str| comm.chars().take(15).collect::<String>();
         let (vm, comm) = match (task.spec.vcpu, task.spec.helper_of) {
@@ -208,7 +231,7 @@ impl<W: Write> Writer<W> {
         if self.process.replace(process) != Some(process) {
             let about = match vm {
                 Some(vm) => format!("simulated -name guest={}", self.vm(vm)),
-                None => name.clone(),
+                None => name.to_string(),
             };
             writeln!(self.out, "# process {process} {about}")?;
         }

@@ -2,6 +2,7 @@
 //! The runs of a scenario: what the command line says about them, which there are, and doing them
 //! on all cores. Shared by every command that simulates scenarios.
 
+use super::events::Ran;
 use super::progress::Progress;
 use super::spans::Part;
 use super::watch::{self, Watch};
@@ -337,8 +338,13 @@ fn one(
 ) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let version = schedulers::kernel_version(&job.policy, &job.case.schedulers);
-    let watch = Watch::create(watch, pcpus, &job.policy, version, job.end(), part)?;
+    let ran = Ran {
+        pcpus,
+        policy: &job.policy,
+        kernel: schedulers::kernel_version(&job.policy, &job.case.schedulers),
+        replay: false,
+    };
+    let watch = Watch::create(watch, ran, job.end(), part)?;
     let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;

@@ -85,6 +85,33 @@ fn events_tell_whose_thread_each_is() {
     }
 }
 
+/// What threads are called tells what they are to the host: in the recording of a replay, too.
+#[test]
+fn replays_keep_the_names_of_threads() {
+    let place = Place::new("events-again");
+    let names = |recording: &Recording| {
+        let mut names: Vec<_> = recording
+            .tasks
+            .iter()
+            .map(|task| task.comm.clone())
+            .collect();
+        names.sort();
+        names
+    };
+    let host = format!("{HELPER}[task.some-4]\nprogram = \"loop {{ compute 1ms; sleep 1ms }}\"\n");
+    let (_, recording) = recorded(&place, "cfs", &host);
+    let replay = ["compare", "run.ftrace", "--policies", "cfs", "--seed", "0"];
+    place.prints(&[&replay[..], &["-q", "--events", "again.ftrace"]].concat());
+    let again = corun_recording::read(&place.path("again.ftrace")).unwrap();
+    let expected = names(&recording);
+    assert!(
+        expected.contains(&"IO emulator".to_string()),
+        "{expected:?}"
+    );
+    assert!(expected.contains(&"some-4".to_string()), "{expected:?}");
+    assert_eq!(names(&again.recording), expected);
+}
+
 /// Names are read as they were given, and tasks of the host are no vCPUs, whatever their names.
 #[test]
 fn names_are_read_as_they_were_written() {
@@ -203,11 +230,8 @@ fn siblings_that_wake_siblings_are_told() {
     }
 }
 
-/// The thread between a VM and its disk is the VM's, and wakes its vCPUs.
-#[test]
-fn threads_of_a_vm_that_wake_its_vcpus_are_told() {
-    let place = Place::new("events-helpers");
-    let host = r#"
+/// A VM with a thread of the host between it and its disk.
+const HELPER: &str = r#"
 [host]
 pcpus = 2
 halt_poll.most = "0us"
@@ -225,7 +249,12 @@ program = "loop { read 4KB random; compute 500us }"
 vcpus = 2
 workload = "cpu"
 "#;
-    let (_, recording) = recorded(&place, "cfs", host);
+
+/// The thread between a VM and its disk is the VM's, and wakes its vCPUs.
+#[test]
+fn threads_of_a_vm_that_wake_its_vcpus_are_told() {
+    let place = Place::new("events-helpers");
+    let (_, recording) = recorded(&place, "cfs", HELPER);
     let kinds: Vec<_> = recording.vms[0]
         .threads
         .iter()

@@ -24,8 +24,8 @@ use std::thread;
 #[derive(clap::Args, Default)]
 pub struct RunArgs {
     /// Policies to compare, the reference first [default: the scenario's, else
-    /// cfs,affinity,balance]; `corun policies` lists them. cfs is that of Linux 2.6.33 unless the scenario or
-    /// `--set scheduler.cfs.preset=…` says otherwise; eevdf is today's
+    /// cfs,affinity,balance]; `corun policies` lists them. cfs is that of Linux 2.6.33 (in replays the recorded
+    /// kernel's, else 4.x) unless the scenario or `--set scheduler.cfs.preset=…` says otherwise; eevdf is today's
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = name)]
     pub policies: Vec<String>,
 

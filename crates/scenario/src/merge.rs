@@ -66,7 +66,14 @@ impl Override {
                 "an empty table changes nothing, expected a key within it, such as vm.web.count=3",
             ));
         }
-        if let Ok(table) = tree::parse(source, &format!("{key} = {value}")) {
+        let wrong_key = || refused(source, "expected KEY=VALUE, such as vm.web.count=3");
+        if !is_one_key(key) {
+            return Err(wrong_key());
+        }
+        // In an inline table nothing can follow the value but what is part of it.
+        if tree::parse(source, &format!("it = {{ {key} = {value}\n}}")).is_ok()
+            && let Ok(table) = tree::parse(source, &format!("{key} = {value}"))
+        {
             return Ok(Self(table));
         }
         let text = value.trim();
@@ -83,7 +90,29 @@ impl Override {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         tree::parse(source, &format!("{key} = \"{quoted}\""))
             .map(Self)
-            .map_err(|_| refused(source, "expected KEY=VALUE, such as vm.web.count=3"))
+            .map_err(|_| wrong_key())
+    }
+}
+
+/// Is this one dotted key, and nothing else?
+fn is_one_key(key: &str) -> bool {
+    if key.contains(char::is_control) {
+        return false;
+    }
+    let Ok(table) = tree::parse("", &format!("{key} = 0")) else {
+        return false;
+    };
+    let mut here = &table;
+    loop {
+        let mut entries = here.iter();
+        match (
+            entries.next().map(|entry| &entry.node.value),
+            entries.next(),
+        ) {
+            (Some(Value::Table(inner)), None) => here = inner,
+            (Some(Value::Whole(0)), None) => return true,
+            _ => return false,
+        }
     }
 }
 
@@ -473,8 +502,37 @@ mod tests {
     fn quotes_may_be_left_out_on_the_command_line() {
         let Override(table) = Override::parse("--set", "run.duration=5s").unwrap();
         assert!(format!("{table:?}").contains("Text(\"5s\")"));
+        for (set, value) in [
+            ("a.b = 3 # three", "Whole(3)"),
+            (" a.\"b c\" = \"x\"", "Text(\"x\")"),
+            ("a={ b = 3, c = 4 }", "Whole(4)"),
+            ("a=[1,\n2]", "Whole(2)"),
+            ("a=\"\"\"x\ny\"\"\"", "Text(\"x\\ny\")"),
+            ("a=3, b=4", "Text(\"3, b=4\")"),
+            ("a=#3", "Text(\"#3\")"),
+        ] {
+            let Override(table) = Override::parse("--set", set).unwrap();
+            assert!(format!("{table:?}").contains(value), "{set}: {table:?}");
+        }
         for nonsense in [
-            "", "=", "a", "a=", "a= ", "=3", "a=\"", "a b=1", "a=[1", "a={}", "a= { }",
+            "",
+            "=",
+            "a",
+            "a=",
+            "a= ",
+            "=3",
+            "a=\"",
+            "a b=1",
+            "a=[1",
+            "a={}",
+            "a= { }",
+            "#=3",
+            "#a=3",
+            "a\n=3",
+            "a=3\nb=4",
+            "a.b=3\na.c=4",
+            "[a]\nb=3",
+            "b=4\n[a]",
         ] {
             let parsed = Override::parse("--set", nonsense);
             assert!(parsed.is_err(), "{nonsense}: {parsed:?}");

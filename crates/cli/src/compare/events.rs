@@ -288,6 +288,7 @@ impl<W: Write> Writer<W> {
         by: Option<Waker>,
     ) -> io::Result<()> {
         self.settle(now)?;
+        self.left_by(thread)?;
         let last = last.unwrap_or(PcpuId(0));
         let (cpu, context) = match by {
             Some(waker) => (waker.cpu.index(), Context::Task),
@@ -344,6 +345,20 @@ impl<W: Write> Writer<W> {
         );
         let by = self.on(to.index());
         self.line(now, to.index(), &by, Context::Task, &text)
+    }
+
+    /// If who gets the pCPU that `thread` has just left is not known yet, it idles at first: a thread that is
+    /// woken has blocked before.
+    fn left_by(&mut self, thread: &Thread) -> io::Result<()> {
+        for index in 0..self.pcpus.len() {
+            if let Some((at, left, _)) = &self.pcpus[index].left
+                && left.tid == thread.tid
+            {
+                let at = *at;
+                self.takes(at, PcpuId::from(index), None)?;
+            }
+        }
+        Ok(())
     }
 
     /// pCPUs that were left before `now` and not taken have idled since.

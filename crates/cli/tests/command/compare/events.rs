@@ -250,6 +250,18 @@ vcpus = 2
 workload = "cpu"
 "#;
 
+/// A vCPU that is woken in the moment in which it halts has left its pCPU first.
+#[test]
+fn who_is_woken_at_once_has_blocked_before() {
+    let place = Place::new("events-at-once");
+    let host = "[host]\npcpus = 4\n[run]\nduration = \"300ms\"\nwarm_up = \"0s\"\n\
+                [vm.db]\nvcpus = 4\nworkload = \"bodytrack\"\n\
+                [vm.batch]\ncount = 2\nvcpus = 3\nworkload = \"cpu\"\n";
+    for policy in ["cosched-strict", "cosched-demand"] {
+        recorded(&place, policy, host);
+    }
+}
+
 /// The thread between a VM and its disk is the VM's, and wakes its vCPUs.
 #[test]
 fn threads_of_a_vm_that_wake_its_vcpus_are_told() {

@@ -203,13 +203,12 @@ impl<W: Write> Writer<W> {
         if let Some(thread) = self.known.get(&id) {
             return Ok(thread.clone());
         }
-        let name = match task.spec.name.rsplit_once('-') {
-            Some((name, number)) if self.replay && task.spec.vcpu.is_none() => {
-                debug_assert!(number.parse::<u32>().is_ok());
-                name
-            }
-            _ => &task.spec.name,
-        };
+        let name = &task.spec.name;
+        let numbered = name.rsplit_once('-').filter(|(_, number)| {
+            let is_number = number.parse::<u32>().is_ok();
+            self.replay && task.spec.vcpu.is_none() && is_number
+        });
+        let name = numbered.map_or(name.as_str(), |(name, _)| name);
         let tid = FIRST_THREAD + id.0;
         let cut = |comm: &str| comm.chars().take(15).collect::<String>();
         let (vm, comm) = match (task.spec.vcpu, task.spec.helper_of) {

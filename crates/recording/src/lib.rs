@@ -39,6 +39,7 @@ pub use model::{
     AtEnd, AtStart, Burst, BurstEnd, ExitClass, Fact, Format, Grouping, Host, HostObserved,
     KvmSeen, PcpuObserved, Recording, Role, Task, TaskObserved, Vm, VmThread, WakeCause, Wakers,
 };
+pub use names::vcpu_index;
 pub use note::{Note, Place, Quote};
 
 use std::fs::File;

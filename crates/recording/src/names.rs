@@ -10,7 +10,7 @@ use crate::model::VmThread;
 const MAX_VCPUS: u32 = 4096;
 
 /// The vCPU number in a thread name of QEMU, Firecracker, cloud-hypervisor or crosvm.
-pub(crate) fn vcpu_index(comm: &str) -> Option<u32> {
+pub fn vcpu_index(comm: &str) -> Option<u32> {
     let number = comm
         .strip_prefix("CPU ")
         .and_then(|rest| rest.strip_suffix("/KVM"))
@@ -160,7 +160,8 @@ pub(crate) fn vm_thread(comm: &str, main: bool) -> VmThread {
     }
 }
 
-/// The VM's name on a command line: QEMU's `-name NAME` or `-name guest=NAME,…`, or `--id NAME`.
+/// The VM's name on a command line: QEMU's `-name NAME` or `-name guest=NAME,…`, or `--id NAME`. After `guest=`,
+/// which libvirt writes, it may have spaces: it goes on to the next comma or option.
 pub(crate) fn vm_name(cmdline: &str) -> Option<String> {
     let mut words = cmdline.split_whitespace();
     while let Some(word) = words.next() {
@@ -171,10 +172,18 @@ pub(crate) fn vm_name(cmdline: &str) -> Option<String> {
                 None => continue,
             },
         };
-        let named = value
-            .split(',')
-            .find_map(|part| part.strip_prefix("guest="));
-        let name = named.or_else(|| value.split(',').next())?;
+        if value.split(',').any(|part| part.starts_with("guest=")) {
+            let rest = words.take_while(|word| !word.starts_with('-'));
+            let value: Vec<&str> = std::iter::once(value).chain(rest).collect();
+            let value = value.join(" ");
+            let named = value
+                .split(',')
+                .find_map(|part| part.strip_prefix("guest="));
+            return named
+                .filter(|name| !name.is_empty())
+                .map(ToString::to_string);
+        }
+        let name = value.split(',').next()?;
         return (!name.is_empty()).then(|| name.to_string());
     }
     None
@@ -210,6 +219,14 @@ mod tests {
     #[test]
     fn names_on_command_lines() {
         let name = |line: &str| vm_name(line);
+        for line in [
+            "qemu -name guest=web 2,debug-threads=on -M pc,accel=kvm",
+            "qemu -name debug-threads=on,guest=web 2 -M pc,accel=kvm",
+            "qemu -name guest=web 2 -M pc",
+            "simulated -name guest=web 2",
+        ] {
+            assert_eq!(name(line).as_deref(), Some("web 2"), "{line}");
+        }
         assert_eq!(
             name("qemu -name guest=web,debug-threads=on -M pc").as_deref(),
             Some("web")

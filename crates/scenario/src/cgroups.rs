@@ -83,10 +83,16 @@ impl FromStr for CpuMax {
 
 /// What a table says of a cgroup; `outer`: the key that names the group around it.
 pub(crate) fn keys(table: &Reader<'_>, outer: &'static str, groups: &[String]) -> CgroupKeys {
-    let max = table.parsed("cpu_max", "pCPU time per period such as \"20ms/100ms\"");
+    let max: Option<CpuMax> =
+        table.parsed("cpu_max", "pCPU time per period such as \"20ms/100ms\"");
     let burst = table.duration("cpu_burst", 0..=MOST_TIME);
     if burst.is_some() && !table.has("cpu_max") {
         table.problem("cpu_burst", "goes with cpu_max only");
+    }
+    if let (Some(burst), Some(max)) = (burst, max)
+        && burst > max.time
+    {
+        refuse_burst(table, max);
     }
     CgroupKeys {
         max,
@@ -94,6 +100,18 @@ pub(crate) fn keys(table: &Reader<'_>, outer: &'static str, groups: &[String]) -
         idle: table.flag("cpu_idle").unwrap_or(false),
         within: within(table, outer, groups),
     }
+}
+
+/// The kernel answers EINVAL (kernel/sched/core.c: `tg_set_cfs_bandwidth()`).
+fn refuse_burst(table: &Reader<'_>, max: CpuMax) {
+    let key = "cpu_burst";
+    let found = table.find(key).map(|node| node.value.show());
+    let message = format!(
+        "found {}, expected a duration from 0 ns to {}, the pCPU time in cpu_max (Linux takes no more)",
+        found.unwrap_or_default(),
+        time::exact(max.time)
+    );
+    table.problem(key, message);
 }
 
 fn within(table: &Reader<'_>, key: &'static str, groups: &[String]) -> Option<usize> {

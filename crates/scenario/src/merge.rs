@@ -5,6 +5,7 @@ use crate::limits;
 use crate::names;
 use crate::problem::{Place, Problem, Problems};
 use crate::reader::dotted;
+use crate::suggest::or_nearest;
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// Keys that mean the same thing in different words: saying one takes the others back. Dotted ones
@@ -65,20 +66,53 @@ impl Override {
                 "an empty table changes nothing, expected a key within it, such as vm.web.count=3",
             ));
         }
-        if let Ok(table) = tree::parse(source, &format!("{key} = {value}")) {
+        let wrong_key = || refused(source, "expected KEY=VALUE, such as vm.web.count=3");
+        if !is_one_key(key) {
+            return Err(wrong_key());
+        }
+        // In an inline table nothing can follow the value but what is part of it.
+        if tree::parse(source, &format!("it = {{ {key} = {value}\n}}")).is_ok()
+            && let Ok(table) = tree::parse(source, &format!("{key} = {value}"))
+        {
             return Ok(Self(table));
         }
         let text = value.trim();
         if text.starts_with(['"', '\'', '[', '{']) || text.contains(char::is_control) {
-            return Err(refused(
-                source,
-                "the value is neither a TOML value nor plain text",
-            ));
+            let message = match text.starts_with(['[', '{']) {
+                true => {
+                    "the value is no TOML value; texts within a list or a table are in quotes, such as \
+                     run.policies=[\"cfs\", \"balance\"]"
+                }
+                false => "the value is neither a TOML value nor plain text",
+            };
+            return Err(refused(source, message));
         }
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         tree::parse(source, &format!("{key} = \"{quoted}\""))
             .map(Self)
-            .map_err(|_| refused(source, "expected KEY=VALUE, such as vm.web.count=3"))
+            .map_err(|_| wrong_key())
+    }
+}
+
+/// Is this one dotted key, and nothing else?
+fn is_one_key(key: &str) -> bool {
+    if key.contains(char::is_control) {
+        return false;
+    }
+    let Ok(table) = tree::parse("", &format!("{key} = 0")) else {
+        return false;
+    };
+    let mut here = &table;
+    loop {
+        let mut entries = here.iter();
+        match (
+            entries.next().map(|entry| &entry.node.value),
+            entries.next(),
+        ) {
+            (Some(Value::Table(inner)), None) => here = inner,
+            (Some(Value::Whole(0)), None) => return true,
+            _ => return false,
+        }
     }
 }
 
@@ -104,9 +138,13 @@ pub fn cases(
     overrides: &[Override],
 ) -> Result<Vec<(String, Table)>, Problems> {
     let mut wrong = Problems::default();
+    // Cases may have what the scenario lacks: then theirs counts, below.
+    let has_cases = document.get("case").is_some();
     for Override(table) in overrides {
-        if wrong.take(some_cases_have(table, &document)).is_some() {
-            overlay(&mut document, table);
+        let checked = cases_are_there(table, &document).and(some_cases_have(table, &document));
+        if wrong.take(checked).is_some() {
+            let laid = overlay(&mut document, table);
+            wrong.take(if has_cases { Ok(()) } else { laid });
         }
     }
     wrong.or_ok(())?;
@@ -140,11 +178,11 @@ pub fn cases(
             continue;
         };
         let mut merged = document.clone();
-        overlay(&mut merged, &over);
+        problems.take(overlay(&mut merged, &over));
         for Override(table) in overrides {
             let mut table = table.clone();
             table.remove("case");
-            overlay(&mut merged, &table);
+            problems.take(overlay(&mut merged, &table));
         }
         documents.push((case.key.clone(), merged));
     }
@@ -152,6 +190,49 @@ pub fn cases(
     match documents.is_empty() {
         true => Ok(vec![(String::new(), document)]),
         false => Ok(documents),
+    }
+}
+
+/// Are the cases that an override tells of those of the scenario?
+///
+/// # Errors
+/// If one is not: it would be one more.
+fn cases_are_there(over: &Table, document: &Table) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let known = within(document, "case");
+    let has = |name: &str| known.is_some_and(|cases| cases.get(name).is_some());
+    let told = within(over, "case").into_iter().flat_map(Table::iter);
+    for entry in told.filter(|entry| !has(&entry.key)) {
+        let names = known.into_iter().flat_map(Table::iter);
+        let names: Vec<&str> = names.map(|case| case.key.as_str()).collect();
+        let message = match names.is_empty() {
+            true => format!(
+                "the scenario has no cases, expected the key alone: {}",
+                innermost(&entry.node, "")
+            ),
+            false => format!(
+                "there is no case {:?}, {}",
+                entry.key,
+                or_nearest(&entry.key, &names)
+            ),
+        };
+        problems.push(Problem {
+            place: entry.place.clone(),
+            key: dotted("case", &entry.key),
+            message,
+        });
+    }
+    problems.or_ok(())
+}
+
+/// The dotted key of the first value in there.
+fn innermost(node: &Node, path: &str) -> String {
+    match &node.value {
+        Value::Table(table) => match table.iter().next() {
+            Some(entry) => innermost(&entry.node, &dotted(path, &entry.key)),
+            None => path.to_string(),
+        },
+        _ => path.to_string(),
     }
 }
 
@@ -205,8 +286,18 @@ fn within<'a>(table: &'a Table, key: &str) -> Option<&'a Table> {
     }
 }
 
-/// Lays `over` over `base`: tables are merged key by key, everything else is replaced.
-pub fn overlay(base: &mut Table, over: &Table) {
+/// Lays `over` over `base`: tables are merged key by key, everything else is replaced. What cannot be is left.
+///
+/// # Errors
+/// If `over` tells of tables of a list that are not there.
+pub fn overlay(base: &mut Table, over: &Table) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    lay(base, over, "", &mut problems);
+    problems.or_ok(())
+}
+
+/// The same of the tables at `path`.
+fn lay(base: &mut Table, over: &Table, path: &str, problems: &mut Problems) {
     for (_, others) in ALTERNATIVES.iter().filter(|(name, _)| says(over, name)) {
         for other in others.iter().filter(|other| !says(over, other)) {
             take_back(base, other);
@@ -214,12 +305,16 @@ pub fn overlay(base: &mut Table, over: &Table) {
     }
     for Entry { key, place, node } in over.iter() {
         if let Value::Table(inner) = &node.value {
+            let path = dotted(path, key);
             let merged = match base.get_mut(key).map(|node| &mut node.value) {
                 Some(Value::Table(old)) => {
-                    overlay(old, inner);
+                    lay(old, inner, &path, problems);
                     true
                 }
-                Some(Value::List(list)) => overlay_numbered(list, inner),
+                Some(Value::List(list)) if is_of_tables(list) => {
+                    lay_numbered(list, inner, &path, problems);
+                    true
+                }
                 _ => false,
             };
             if merged {
@@ -234,27 +329,57 @@ pub fn overlay(base: &mut Table, over: &Table) {
     }
 }
 
-/// Lays `over` over tables of a list, which have numbers from 1 on: `thread.2.count` is that of the second. Not if
-/// one of them is not there.
-fn overlay_numbered(list: &mut [Node], over: &Table) -> bool {
-    let at = |key: &str| key.parse::<usize>().ok()?.checked_sub(1);
+fn is_of_tables(list: &[Node]) -> bool {
     let is_table = |node: &Node| matches!(node.value, Value::Table(_));
-    let there = |entry: &Entry| {
-        let old = at(&entry.key).and_then(|at| list.get(at));
-        is_table(&entry.node) && old.is_some_and(is_table)
-    };
-    if !over.iter().all(there) {
-        return false;
-    }
-    for entry in over.iter() {
-        let old = at(&entry.key).and_then(|at| list.get_mut(at));
-        if let (Some(Value::Table(old)), Value::Table(new)) =
-            (old.map(|node| &mut node.value), &entry.node.value)
-        {
-            overlay(old, new);
+    !list.is_empty() && list.iter().all(is_table)
+}
+
+/// Lays `over` over tables of a list, which have numbers from 1 on: `thread.2.count` is that of the second.
+fn lay_numbered(list: &mut [Node], over: &Table, path: &str, problems: &mut Problems) {
+    let count = list.len();
+    for Entry { key, place, node } in over.iter() {
+        let mut refuse = |key: &str, message: String| {
+            problems.push(Problem {
+                place: place.clone(),
+                key: key.to_string(),
+                message,
+            });
+        };
+        let at = key.parse::<usize>().ok().and_then(|at| at.checked_sub(1));
+        let Some(old) = at.and_then(|at| list.get_mut(at)) else {
+            refuse(path, not_there(key, count, path));
+            continue;
+        };
+        match (&mut old.value, &node.value) {
+            (Value::Table(old), Value::Table(new)) => lay(old, new, &dotted(path, key), problems),
+            (_, other) => {
+                let key = dotted(path, key);
+                let found = other.show();
+                let message =
+                    format!("found {found}, expected a table, or one of its keys: {key}.KEY");
+                refuse(&key, message);
+            }
         }
     }
-    true
+}
+
+/// That a list of `count` tables has none with the number `key`.
+fn not_there(key: &str, count: usize, path: &str) -> String {
+    let digits = key.strip_prefix('-').unwrap_or(key);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let (found, such_as) = match is_number {
+        true => (format!("number {key}"), String::new()),
+        false => {
+            let found = Value::Text(key.to_string()).show();
+            (found, format!(": {path}.1.{}", dotted("", key)))
+        }
+    };
+    let expected = match count {
+        1 => format!("1, the number of the only [[{path}]]"),
+        2 => format!("the number of a [[{path}]], 1 or 2, as they stand in the scenario"),
+        _ => format!("the number of a [[{path}]], 1 to {count}, as they stand in the scenario"),
+    };
+    format!("found {found}, expected {expected}{such_as}")
 }
 
 /// Is this key, or the one in a table that a dotted key means, there?
@@ -323,34 +448,32 @@ mod tests {
         let over = |set: &str| {
             let mut base = tree::parse("f", text).unwrap();
             let Override(table) = Override::parse("--set", set).unwrap();
-            overlay(&mut base, &table);
+            overlay(&mut base, &table).ok()?;
             let vm = within(within(&base, "vm").unwrap(), "a").unwrap();
-            match &vm.get("thread").unwrap().value {
-                Value::List(list) => list
-                    .iter()
-                    .map(|node| match &node.value {
-                        Value::Table(table) => whole(table, &["count"]),
-                        _ => None,
-                    })
-                    .collect(),
-                _ => Vec::new(),
-            }
+            let Value::List(list) = &vm.get("thread")?.value else {
+                return None;
+            };
+            let counts = list.iter().map(|node| match &node.value {
+                Value::Table(table) => whole(table, &["count"]),
+                _ => None,
+            });
+            counts.collect::<Option<Vec<i64>>>()
         };
-        assert_eq!(over("vm.a.thread.2.count=7"), [Some(1), Some(7)]);
-        assert_eq!(over("vm.a.thread.1.count=7"), [Some(7), Some(2)]);
+        assert_eq!(over("vm.a.thread.2.count=7"), Some(vec![1, 7]));
+        assert_eq!(over("vm.a.thread.1.count=7"), Some(vec![7, 2]));
         for none in [
             "vm.a.thread.0.count=7",
             "vm.a.thread.3.count=7",
             "vm.a.thread.count=7",
         ] {
-            assert_eq!(over(none), [], "{none}");
+            assert_eq!(over(none), None, "{none}");
         }
     }
 
     #[test]
     fn another_word_for_the_same_takes_the_first_back() {
         let mut base = tree::parse("f", "topology = \"1n1l4c1t\"").unwrap();
-        overlay(&mut base, &tree::parse("g", "pcpus = 8").unwrap());
+        overlay(&mut base, &tree::parse("g", "pcpus = 8").unwrap()).unwrap();
         assert!(base.get("topology").is_none());
         assert_eq!(whole(&base, &["pcpus"]), Some(8));
     }
@@ -362,7 +485,7 @@ mod tests {
         let costs = format!("{ipi}\n{wake}");
         let over = |base: &str, over: &str| {
             let mut base = tree::parse("f", base).unwrap();
-            overlay(&mut base, &tree::parse("g", over).unwrap());
+            overlay(&mut base, &tree::parse("g", over).unwrap()).unwrap();
             base
         };
         let table = over(&costs, states);
@@ -379,8 +502,37 @@ mod tests {
     fn quotes_may_be_left_out_on_the_command_line() {
         let Override(table) = Override::parse("--set", "run.duration=5s").unwrap();
         assert!(format!("{table:?}").contains("Text(\"5s\")"));
+        for (set, value) in [
+            ("a.b = 3 # three", "Whole(3)"),
+            (" a.\"b c\" = \"x\"", "Text(\"x\")"),
+            ("a={ b = 3, c = 4 }", "Whole(4)"),
+            ("a=[1,\n2]", "Whole(2)"),
+            ("a=\"\"\"x\ny\"\"\"", "Text(\"x\\ny\")"),
+            ("a=3, b=4", "Text(\"3, b=4\")"),
+            ("a=#3", "Text(\"#3\")"),
+        ] {
+            let Override(table) = Override::parse("--set", set).unwrap();
+            assert!(format!("{table:?}").contains(value), "{set}: {table:?}");
+        }
         for nonsense in [
-            "", "=", "a", "a=", "a= ", "=3", "a=\"", "a b=1", "a=[1", "a={}", "a= { }",
+            "",
+            "=",
+            "a",
+            "a=",
+            "a= ",
+            "=3",
+            "a=\"",
+            "a b=1",
+            "a=[1",
+            "a={}",
+            "a= { }",
+            "#=3",
+            "#a=3",
+            "a\n=3",
+            "a=3\nb=4",
+            "a.b=3\na.c=4",
+            "[a]\nb=3",
+            "b=4\n[a]",
         ] {
             let parsed = Override::parse("--set", nonsense);
             assert!(parsed.is_err(), "{nonsense}: {parsed:?}");

@@ -398,11 +398,15 @@ impl<'a> Reader<'a> {
         let expected = &format!("a list of tables, written [[{}]]", self.key(key));
         let list = match &node.value {
             Value::List(list) if !list.is_empty() => list,
-            // From the command line: over a list, a number would have told which table is meant.
+            // From the command line: a number says which table is meant, if there are some.
             Value::Table(_) if node.place.line == 0 => {
-                let key_of_one =
-                    format!("{expected}; a key of the first is {}.1.KEY", self.key(key));
-                return self.wrong(key, &node.value, &key_of_one);
+                let name = self.key(key);
+                let message = format!(
+                    "found a table, but no [[{name}]] that it could belong to, expected a list of tables, \
+                     such as {name}=[{{ KEY = VALUE }}]"
+                );
+                self.problem(key, message);
+                return None;
             }
             other => return self.wrong(key, other, expected),
         };

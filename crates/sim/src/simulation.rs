@@ -313,8 +313,10 @@ impl Simulation {
                 return;
             }
             match order {
-                Order::Wake { task, waker } => {
+                Order::Wake { task, by } => {
                     if self.host.make_ready(task) {
+                        self.host.tell_woken(task, by);
+                        let waker = by.map(|by| by.cpu);
                         self.sched.wake(&mut self.host, task, waker);
                     }
                 }

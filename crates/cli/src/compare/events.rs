@@ -5,12 +5,15 @@
 //! should be measured in simulated ones by the same code.
 //! How: the events that a kernel would have traced (`sched_waking`, `sched_wakeup`,
 //! `sched_migrate_task`, `sched_switch`), in the columns of `/sys/kernel/tracing/trace`, with
-//! nanoseconds. The warm-up is part of it. At the end of the run comes a marker, as writing to
+//! nanoseconds. A wake-up is traced where it comes from, as the host was told: on the pCPU of the waker, on whose
+//! behalf it is, or, if a timer or a device is behind it, in an interrupt on the pCPU where the woken task was last, whatever
+//! runs there: which pCPUs timers and devices interrupt is not modelled, and schedulers, too, take it to be that
+//! one. The warm-up is part of it. At the end of the run comes a marker, as writing to
 //! `trace_marker` leaves one: a recording ends with its last event, and what ran until then did not switch.
 
 use super::watched::{Watched, Watcher};
-use corun_model::{Nanos, PcpuId, TaskId};
-use corun_sim::host::{Observer, Task, TaskState};
+use corun_model::{Nanos, PcpuId, TaskId, VmId};
+use corun_sim::host::{Observer, Task, TaskSpec, TaskState, Waker};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -24,17 +27,37 @@ const FIRST_PROCESS: u32 = 1_000;
 /// Events that are being written.
 pub type Events = Watched<Writer<BufWriter<File>>>;
 
-/// Begins the events of a host with `pcpus` pCPUs under `policy`.
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran<'a> {
+    /// So many pCPUs.
+    pub pcpus: u32,
+    /// Under which policy.
+    pub policy: &'a str,
+    /// The kernel's version that it models, if it models one.
+    pub kernel: Option<&'a str>,
+    /// Is it a replay, in which other threads than vCPUs are called after the recorded ones, with their numbers?
+    pub replay: bool,
+}
+
+/// Begins the events of a run.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn create(file: &Path, pcpus: u32, policy: &str) -> anyhow::Result<Events> {
+pub fn create(file: &Path, ran: Ran<'_>) -> anyhow::Result<Events> {
     Watched::create("--events", file, |out| {
-        Writer::new(BufWriter::new(out), pcpus, policy)
+        Writer::new(BufWriter::new(out), ran)
     })
 }
 
 impl<W: Write> Observer for Watcher<Writer<W>> {
+    fn task(&mut self, _id: TaskId, spec: &TaskSpec) {
+        self.write(|writer| {
+            writer.meet(spec);
+            Ok(())
+        });
+    }
+
     fn state(&mut self, now: Nanos, id: TaskId, task: &Task, old: TaskState) {
         self.write(|writer| {
             let thread = writer.introduce(id, task)?;
@@ -49,10 +72,20 @@ impl<W: Write> Observer for Watcher<Writer<W>> {
         });
     }
 
+    fn woken(&mut self, now: Nanos, id: TaskId, task: &Task, by: Option<Waker>) {
+        self.write(|writer| {
+            let thread = writer.introduce(id, task)?;
+            writer.woken(now, id, &thread, task.last_ran(), by)
+        });
+    }
+
     fn queued(&mut self, now: Nanos, id: TaskId, task: &Task, from: Option<PcpuId>, to: PcpuId) {
         self.write(|writer| {
             let thread = writer.introduce(id, task)?;
-            writer.queued(now, &thread, from, to)
+            match from {
+                Some(from) => writer.moved(now, &thread, from, to),
+                None => writer.queued(now, id, &thread, to),
+            }
         });
     }
 
@@ -82,28 +115,87 @@ struct Pcpu {
     left: Option<(Nanos, Thread, char)>,
 }
 
+/// In which context something happens, as the trace's flags tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Context {
+    /// On behalf of the thread that runs there.
+    Task,
+    /// In a hardware interrupt.
+    Interrupt,
+}
+
+impl Context {
+    /// Interrupts are off while the scheduler traces, and so is preemption.
+    fn flags(self) -> &'static str {
+        match self {
+            Self::Task => "d..2.",
+            Self::Interrupt => "d.h2.",
+        }
+    }
+}
+
+/// Where a wake-up comes from.
+#[derive(Clone, Debug)]
+struct Origin {
+    at: Nanos,
+    cpu: usize,
+    by: Thread,
+    context: Context,
+}
+
 /// Writes the trace.
 pub struct Writer<W> {
     out: W,
     pcpus: Vec<Pcpu>,
     known: BTreeMap<TaskId, Thread>,
+    /// Names of VMs.
+    vms: BTreeMap<VmId, String>,
+    /// Who was woken and is on no runqueue yet.
+    woken: BTreeMap<TaskId, Origin>,
     /// The process that the last comment line told of: threads told of next are its own.
     process: Option<u32>,
+    /// Do names of threads end with numbers that are not part of them?
+    replay: bool,
 }
 
 impl<W: Write> Writer<W> {
-    fn new(mut out: W, pcpus: u32, policy: &str) -> io::Result<Self> {
+    fn new(mut out: W, ran: Ran<'_>) -> io::Result<Self> {
+        let Ran {
+            pcpus,
+            policy,
+            kernel,
+            replay,
+        } = ran;
+        let kernel = kernel.map_or("simulated".to_string(), |known| {
+            format!("simulated {known}")
+        });
         writeln!(
             out,
-            "# host: {pcpus} pCPUs, kernel simulated, scheduler {policy}, clock mono"
+            "# host: {pcpus} pCPUs, kernel {kernel}, scheduler {policy}, clock mono"
         )?;
         writeln!(out, "# tracer: nop")?;
         Ok(Self {
             out,
             pcpus: (0..pcpus).map(|_| Pcpu::default()).collect(),
             known: BTreeMap::new(),
+            vms: BTreeMap::new(),
+            woken: BTreeMap::new(),
             process: None,
+            replay,
         })
+    }
+
+    /// A task of the host, before anything is written of it.
+    fn meet(&mut self, spec: &TaskSpec) {
+        // vCPUs are called after their VM: `web/0`.
+        if let (Some((vm, _)), Some((name, _))) = (spec.vcpu, spec.name.rsplit_once('/')) {
+            self.vms.entry(vm).or_insert_with(|| name.to_string());
+        }
+    }
+
+    /// The name of a VM.
+    fn vm(&self, vm: VmId) -> &str {
+        self.vms.get(&vm).map_or("vm", String::as_str)
     }
 
     /// The thread of a task; comment lines tell of it when it is first seen.
@@ -112,21 +204,35 @@ impl<W: Write> Writer<W> {
             return Ok(thread.clone());
         }
         let name = &task.spec.name;
+        let numbered = name.rsplit_once('-').filter(|(_, number)| {
+            let is_number = number.parse::<u32>().is_ok();
+            self.replay && task.spec.vcpu.is_none() && is_number
+        });
+        let name = numbered.map_or(name.as_str(), |(name, _)| name);
         let tid = FIRST_THREAD + id.0;
-        let (process, vm, comm) = match task.spec.vcpu {
-            // vCPUs are called after their VM: `web/0`.
-            Some((vm, number)) => (
-                FIRST_PROCESS + vm.0,
-                name.rsplit_once('/').map_or(name.as_str(), |(vm, _)| vm),
-                format!("CPU {number}/KVM"),
-            ),
-            None => (tid, name.as_str(), name.chars().take(15).collect()),
-        };
-        if self.process.replace(process) != Some(process) {
-            match task.spec.vcpu {
-                Some(_) => writeln!(self.out, "# process {process} simulated -name guest={vm}")?,
-                None => writeln!(self.out, "# process {process} {name}")?,
+        let cut = |comm: &str| comm.chars().take(15).collect::<String>();
+        let (vm, comm) = match (task.spec.vcpu, task.spec.helper_of) {
+            (Some((vm, number)), _) => (Some(vm), format!("CPU {number}/KVM")),
+            (None, Some(vm)) => {
+                // QEMU calls its I/O threads so: `web/emulator` is `IO emulator` of web.
+                let own = name.strip_prefix(self.vm(vm));
+                let own = own.and_then(|rest| rest.strip_prefix('/'));
+                let comm = own.map_or_else(|| cut(name), |part| cut(&format!("IO {part}")));
+                (Some(vm), comm)
             }
+            // One that is called like a vCPU would be read as one.
+            (None, None) => match corun_recording::vcpu_index(name) {
+                Some(_) => (None, cut(&format!("task {name}"))),
+                None => (None, cut(name)),
+            },
+        };
+        let process = vm.map_or(tid, |vm| FIRST_PROCESS + vm.0);
+        if self.process.replace(process) != Some(process) {
+            let about = match vm {
+                Some(vm) => format!("simulated -name guest={}", self.vm(vm)),
+                None => name.to_string(),
+            };
+            writeln!(self.out, "# process {process} {about}")?;
         }
         writeln!(self.out, "# thread {tid} {comm}")?;
         let thread = Thread { tid, comm };
@@ -160,31 +266,96 @@ impl<W: Write> Writer<W> {
              next_comm={} next_pid={} next_prio=120",
             before.comm, before.tid, next.comm, next.tid
         );
-        self.line(now, index, &before, &text)
+        self.line(now, index, &before, Context::Task, &text)
     }
 
-    /// A wake-up, or a move of a ready task. It is traced on the pCPU where it goes.
-    fn queued(
+    /// Who is on a pCPU, as far as the trace shows.
+    fn on(&self, cpu: usize) -> Thread {
+        let slot = &self.pcpus[cpu];
+        let left = slot.left.as_ref().map(|(_, thread, _)| thread);
+        let there = slot.current.as_ref().or(left);
+        there.cloned().unwrap_or_else(|| Thread::idle(cpu))
+    }
+
+    /// A task, last on the pCPU `last`, is woken by `by`, or by a timer or a device.
+    fn woken(
         &mut self,
         now: Nanos,
+        id: TaskId,
         thread: &Thread,
-        from: Option<PcpuId>,
-        to: PcpuId,
+        last: Option<PcpuId>,
+        by: Option<Waker>,
     ) -> io::Result<()> {
         self.settle(now)?;
-        let by = self.pcpus[to.index()].current.clone();
-        let by = by.unwrap_or_else(|| Thread::idle(to.index()));
-        let about = format!("comm={} pid={} prio=120", thread.comm, thread.tid);
-        if let Some(from) = from {
-            let text = format!(
-                "sched_migrate_task: {about} orig_cpu={} dest_cpu={}",
-                from.0, to.0
-            );
-            return self.line(now, to.index(), &by, &text);
-        }
-        for event in ["sched_waking", "sched_wakeup"] {
-            let text = format!("{event}: {about} target_cpu={:03}", to.0);
-            self.line(now, to.index(), &by, &text)?;
+        self.left_by(thread)?;
+        let last = last.unwrap_or(PcpuId(0));
+        let (cpu, context) = match by {
+            Some(waker) => (waker.cpu.index(), Context::Task),
+            None => (last.index(), Context::Interrupt),
+        };
+        let waker = by.and_then(|waker| self.known.get(&waker.task?));
+        let by = waker.cloned().unwrap_or_else(|| self.on(cpu));
+        let origin = Origin {
+            at: now,
+            cpu,
+            by,
+            context,
+        };
+        self.wakes("sched_waking", now, &origin, thread, last)?;
+        self.woken.insert(id, origin);
+        Ok(())
+    }
+
+    /// A woken task is put on the runqueue of `to`. Later than it was woken, that is done there.
+    fn queued(&mut self, now: Nanos, id: TaskId, thread: &Thread, to: PcpuId) -> io::Result<()> {
+        self.settle(now)?;
+        let origin = self.woken.remove(&id).filter(|origin| origin.at == now);
+        let origin = origin.unwrap_or_else(|| Origin {
+            at: now,
+            cpu: to.index(),
+            by: self.on(to.index()),
+            context: Context::Interrupt,
+        });
+        self.wakes("sched_wakeup", now, &origin, thread, to)
+    }
+
+    fn wakes(
+        &mut self,
+        event: &str,
+        now: Nanos,
+        origin: &Origin,
+        thread: &Thread,
+        to: PcpuId,
+    ) -> io::Result<()> {
+        let Thread { tid, comm } = thread;
+        let text = format!(
+            "{event}: comm={comm} pid={tid} prio=120 target_cpu={:03}",
+            to.0
+        );
+        self.line(now, origin.cpu, &origin.by, origin.context, &text)
+    }
+
+    /// A ready task is moved. It is traced on the pCPU where it goes.
+    fn moved(&mut self, now: Nanos, thread: &Thread, from: PcpuId, to: PcpuId) -> io::Result<()> {
+        self.settle(now)?;
+        let text = format!(
+            "sched_migrate_task: comm={} pid={} prio=120 orig_cpu={} dest_cpu={}",
+            thread.comm, thread.tid, from.0, to.0
+        );
+        let by = self.on(to.index());
+        self.line(now, to.index(), &by, Context::Task, &text)
+    }
+
+    /// If who gets the pCPU that `thread` has just left is not known yet, it idles at first: a thread that is
+    /// woken has blocked before.
+    fn left_by(&mut self, thread: &Thread) -> io::Result<()> {
+        for index in 0..self.pcpus.len() {
+            if let Some((at, left, _)) = &self.pcpus[index].left
+                && left.tid == thread.tid
+            {
+                let at = *at;
+                self.takes(at, PcpuId::from(index), None)?;
+            }
         }
         Ok(())
     }
@@ -203,18 +374,31 @@ impl<W: Write> Writer<W> {
 
     fn finish(&mut self, now: Nanos) -> io::Result<()> {
         self.settle(now + 1)?;
-        let by = self.pcpus.first().and_then(|slot| slot.current.clone());
-        let by = by.unwrap_or_else(|| Thread::idle(0));
-        self.line(now, 0, &by, "tracing_mark_write: the run ends here")?;
+        let by = self.on(0);
+        self.line(
+            now,
+            0,
+            &by,
+            Context::Task,
+            "tracing_mark_write: the run ends here",
+        )?;
         self.out.flush()
     }
 
-    fn line(&mut self, now: Nanos, cpu: usize, by: &Thread, text: &str) -> io::Result<()> {
+    fn line(
+        &mut self,
+        now: Nanos,
+        cpu: usize,
+        by: &Thread,
+        context: Context,
+        text: &str,
+    ) -> io::Result<()> {
+        let flags = context.flags();
         let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
         let Thread { tid, comm } = by;
         writeln!(
             self.out,
-            "{comm:>16}-{tid:<7} [{cpu:03}] d..2. {seconds:>5}.{rest:09}: {text}"
+            "{comm:>16}-{tid:<7} [{cpu:03}] {flags} {seconds:>5}.{rest:09}: {text}"
         )
     }
 }

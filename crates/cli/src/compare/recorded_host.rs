@@ -81,7 +81,7 @@ pub fn case(
     let (params, costs) = (&suggested.params, suggested.params.costs);
     let text = format!(
         "[host]\ntopology = \"{}\"\nhz = {}\ncosts = {{ switch = \"{}ns\", ipi = \"{}ns\", \
-         idle_wake = \"{}ns\", migration = \"{}ns\" }}\n[scheduler]\neevdf.preset = \"{}\"\ncfs.preset = \"4.x\"\n\
+         idle_wake = \"{}ns\", migration = \"{}ns\" }}\n[scheduler]\neevdf.preset = \"{}\"\ncfs.preset = \"{}\"\n\
          [task.recorded]\nprogram = \"sleep 1s\"\n",
         params.topology,
         params.hz,
@@ -90,6 +90,7 @@ pub fn case(
         costs.idle_wake,
         costs.migration,
         eevdf_preset(kernel(recording)),
+        cfs_preset(kernel(recording)),
     );
     let sets = args.sets.iter().map(|set| Override::parse("--set", set));
     let sets = sets
@@ -105,13 +106,24 @@ pub fn case(
     Ok(case)
 }
 
-/// The recorded kernel's version, if it is known: 7.2.13-… is (7, 2).
+/// The recorded kernel's version, if it is known.
 fn kernel(recording: &Recording) -> Option<(u32, u32)> {
-    let text = &recording.host.kernel.as_ref()?.value;
-    let mut numbers = text
-        .split(|c: char| !c.is_ascii_digit())
-        .map(str::parse::<u32>);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    version_of(&recording.host.kernel.as_ref()?.value)
+}
+
+/// A kernel's version: 7.2.13-… is (7, 2). A simulated one may stand for the last of a row: 4.x is above all of 4.
+fn version_of(kernel: &str) -> Option<(u32, u32)> {
+    let simulated = kernel.strip_prefix("simulated ");
+    let (major, rest) = simulated.unwrap_or(kernel).split_once('.')?;
+    let minor = match rest {
+        "x" if simulated.is_some() => u32::MAX,
+        _ => rest
+            .split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()?,
+    };
+    Some((major.parse().ok()?, minor))
 }
 
 fn eevdf_preset(kernel: Option<(u32, u32)>) -> &'static str {
@@ -119,6 +131,15 @@ fn eevdf_preset(kernel: Option<(u32, u32)>) -> &'static str {
         Some(version) if version < (6, 12) => "6.6",
         Some(version) if version < (7, 0) => "6.12",
         _ => "7.x",
+    }
+}
+
+/// Where the kernel is not one of CFS, that of a host that could be it.
+fn cfs_preset(kernel: Option<(u32, u32)>) -> &'static str {
+    match kernel {
+        Some((..4, _)) => "2.6.33",
+        Some(version) if ((5, 5)..(6, 6)).contains(&version) => "5.x",
+        _ => "4.x",
     }
 }
 
@@ -368,5 +389,36 @@ pub fn basis(import: &Import) -> advice::Basis {
     advice::Basis {
         seconds: import.recording.duration() as f64 / time::SEC as f64,
         gaps: gaps.map(line).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_known_by_their_versions() {
+        for (said, version, eevdf, cfs) in [
+            ("7.2.13+deb14-cloud-amd64", Some((7, 2)), "7.x", "4.x"),
+            ("6.8.0-31-generic", Some((6, 8)), "6.6", "4.x"),
+            ("5.15.0-91-generic", Some((5, 15)), "6.6", "5.x"),
+            ("5.4.0", Some((5, 4)), "6.6", "4.x"),
+            ("6.12rc3", Some((6, 12)), "6.12", "4.x"),
+            ("2.6.32-754.el6.x86_64", Some((2, 6)), "6.6", "2.6.33"),
+            ("simulated", None, "7.x", "4.x"),
+            ("simulated 2.6.33", Some((2, 6)), "6.6", "2.6.33"),
+            ("simulated 4.x", Some((4, u32::MAX)), "6.6", "4.x"),
+            ("simulated 5.x", Some((5, u32::MAX)), "6.6", "5.x"),
+            ("simulated 6.6", Some((6, 6)), "6.6", "4.x"),
+            ("simulated 6.12", Some((6, 12)), "6.12", "4.x"),
+            ("simulated 7.x", Some((7, u32::MAX)), "7.x", "4.x"),
+            ("custom", None, "7.x", "4.x"),
+            ("", None, "7.x", "4.x"),
+        ] {
+            let found = version_of(said);
+            assert_eq!(found, version, "{said}");
+            let presets = (eevdf_preset(found), cfs_preset(found));
+            assert_eq!(presets, (eevdf, cfs), "{said}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! what a what-if is worth is said before it.
 
 use super::beginnings::{beginning, seeds};
+use super::events::Ran;
 use super::input::Unread;
 use super::progress::Progress;
 use super::recorded_host::{
@@ -218,7 +219,13 @@ impl Replayed<'_> {
     fn one(&self, job: &Job<'_>, part: Option<Part>, progress: &Progress) -> anyhow::Result<Run> {
         let pcpus = self.case.host.topology.pcpus();
         let end = self.recording.duration();
-        let watch = Watch::create(&self.args.watch, pcpus, job.policy, end, part)?;
+        let ran = Ran {
+            pcpus,
+            policy: job.policy,
+            kernel: schedulers::kernel_version(job.policy, &self.case.schedulers),
+            replay: true,
+        };
+        let watch = Watch::create(&self.args.watch, ran, end, part)?;
         let (options, observer) = (job.extreme.options, watch.observer());
         let (outcome, report) = replay(
             job.begun, &self.case, job.policy, options, observer, progress,

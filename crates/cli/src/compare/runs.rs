@@ -2,6 +2,7 @@
 //! The runs of a scenario: what the command line says about them, which there are, and doing them
 //! on all cores. Shared by every command that simulates scenarios.
 
+use super::events::Ran;
 use super::progress::Progress;
 use super::spans::Part;
 use super::watch::{self, Watch};
@@ -23,8 +24,8 @@ use std::thread;
 #[derive(clap::Args, Default)]
 pub struct RunArgs {
     /// Policies to compare, the reference first [default: the scenario's, else
-    /// cfs,affinity,balance]; `corun policies` lists them. cfs is that of Linux 2.6.33 unless the scenario or
-    /// `--set scheduler.cfs.preset=…` says otherwise; eevdf is today's
+    /// cfs,affinity,balance]; `corun policies` lists them. cfs is that of Linux 2.6.33 (in replays the recorded
+    /// kernel's, else 4.x) unless the scenario or `--set scheduler.cfs.preset=…` says otherwise; eevdf is today's
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = name)]
     pub policies: Vec<String>,
 
@@ -337,7 +338,13 @@ fn one(
 ) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let watch = Watch::create(watch, pcpus, &job.policy, job.end(), part)?;
+    let ran = Ran {
+        pcpus,
+        policy: &job.policy,
+        kernel: schedulers::kernel_version(&job.policy, &job.case.schedulers),
+        replay: false,
+    };
+    let watch = Watch::create(watch, ran, job.end(), part)?;
     let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;

@@ -489,18 +489,31 @@ pub fn check(said: &Schedulers, host: &HostParams) -> Result<(), Problems> {
 
 /// The kernel that a policy models, or is done to, for people to know: without a preset, `cfs` is of 2010.
 pub fn kernel(policy: &str, said: &Schedulers) -> Option<String> {
+    Some(match kernel_preset(policy, said)? {
+        "2.6.33-as-stated" => "Linux 2.6.33, with latencies as its paper states them".to_string(),
+        "rhel-virtual-host" => "Linux 4.x, tuned as RHEL's virtual-host".to_string(),
+        preset => format!("Linux {preset}"),
+    })
+}
+
+/// Its version alone, for a recording to name it.
+pub fn kernel_version<'a>(policy: &str, said: &'a Schedulers) -> Option<&'a str> {
+    Some(match kernel_preset(policy, said)? {
+        "2.6.33-as-stated" => "2.6.33",
+        "rhel-virtual-host" => "4.x",
+        preset => preset,
+    })
+}
+
+/// The preset that a policy has of a kernel.
+fn kernel_preset<'a>(policy: &str, said: &'a Schedulers) -> Option<&'a str> {
     let (preset, default) = match policy {
         "eevdf" => (&said.eevdf.preset, eevdf::DEFAULT_PRESET),
         "cfs" | "rr" => (&said.cfs.preset, cfs::DEFAULT_PRESET),
         _ if policy.starts_with("cfs-") => (&said.cfs.preset, cfs::DEFAULT_PRESET),
         _ => return None,
     };
-    let preset = preset.as_ref().map_or(default, |said| said.value.as_str());
-    Some(match preset {
-        "2.6.33-as-stated" => "Linux 2.6.33, with latencies as its paper states them".to_string(),
-        "rhel-virtual-host" => "Linux 4.x, tuned as RHEL's virtual-host".to_string(),
-        preset => format!("Linux {preset}"),
-    })
+    Some(preset.as_ref().map_or(default, |said| said.value.as_str()))
 }
 
 fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problems> {

@@ -3,7 +3,7 @@
 
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 use corun_sim::host::{
-    Counter, Instant, Lane, Observer, Span, Task, TaskSpec, TaskState, VcpuActivity,
+    Counter, Instant, Lane, Observer, Span, Task, TaskSpec, TaskState, VcpuActivity, Waker,
 };
 
 /// All of them as one; `None` if there are none.
@@ -25,6 +25,10 @@ impl Observer for Tee {
         self.0
             .iter_mut()
             .for_each(|it| it.state(now, id, task, old));
+    }
+
+    fn woken(&mut self, now: Nanos, id: TaskId, task: &Task, by: Option<Waker>) {
+        self.0.iter_mut().for_each(|it| it.woken(now, id, task, by));
     }
 
     fn queued(&mut self, now: Nanos, id: TaskId, task: &Task, from: Option<PcpuId>, to: PcpuId) {

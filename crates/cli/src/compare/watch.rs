@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who watches a run: a timeline (`--trace`), a recording (`--events`), the report, or nobody.
 
-use super::events::{self, Events};
+use super::events::{self, Events, Ran};
 use super::spans::{Part, Spans};
 use super::tee::together;
 use super::trace::{self, Trace};
@@ -105,26 +105,22 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins what is asked for, of a host with `pcpus` pCPUs under `policy`, until `end`; with `part`
-    /// for the report.
+    /// Begins what is asked for, of what is run until `end`; with `part` for the report.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn create(
         options: &'a WatchArgs,
-        pcpus: u32,
-        policy: &str,
+        ran: Ran<'_>,
         end: Nanos,
         part: Option<Part>,
     ) -> anyhow::Result<Self> {
         let events = options.events.as_ref();
         Ok(Self {
             options,
-            trace: options.timeline.begin(pcpus, end)?,
-            events: events
-                .map(|file| events::create(file, pcpus, policy))
-                .transpose()?,
-            spans: part.map(|part| Spans::new(part, pcpus)),
+            trace: options.timeline.begin(ran.pcpus, end)?,
+            events: events.map(|file| events::create(file, ran)).transpose()?,
+            spans: part.map(|part| Spans::new(part, ran.pcpus)),
         })
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What loads want of the host: work, other activities, to wait and to be woken.
 
-use super::{Activity, Event, Host, Order, Profile};
+use super::{Activity, Event, Host, Order, Profile, Waker};
 use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, TaskId};
 
@@ -67,7 +67,11 @@ impl Host {
 
     /// `task` wants a pCPU. `waker` is the pCPU that the wake-up comes from, if one does.
     pub fn wake(&mut self, task: TaskId, waker: Option<PcpuId>) {
-        self.orders.push_back(Order::Wake { task, waker });
+        let by = waker.map(|cpu| Waker {
+            cpu,
+            task: self.current(cpu),
+        });
+        self.orders.push_back(Order::Wake { task, by });
     }
 
     /// A sibling waits for `task`, which is ready, to flush its TLB.

@@ -36,7 +36,7 @@ pub use costs::{Costs, parameters};
 pub use hardware::{CacheParams, HardwareParams, SmtParams};
 pub(crate) use moment::Happening;
 pub use moment::{MOST as MOST_AT_ONCE, Standstill};
-pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity};
+pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity, Waker};
 pub use siblings::{SiblingSkew, Siblings};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
@@ -86,7 +86,7 @@ pub(crate) enum Event {
 pub(crate) enum Order {
     Wake {
         task: TaskId,
-        waker: Option<PcpuId>,
+        by: Option<Waker>,
     },
     Block(TaskId),
     /// The CPU noticed that this task spins.

@@ -149,6 +149,15 @@ pub enum Counter {
     },
 }
 
+/// Who wakes a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waker {
+    /// The pCPU that the wake-up comes from.
+    pub cpu: PcpuId,
+    /// Who ran there when it was ordered: the one whose doing it is.
+    pub task: Option<TaskId>,
+}
+
 /// Hears of everything that a timeline shows. All times are ns since the run began.
 pub trait Observer {
     /// A task of the host, waiting at first. All are told before the run begins.
@@ -158,6 +167,11 @@ pub trait Observer {
 
     /// A task entered `task.state`; before, it was in `old`.
     fn state(&mut self, now: Nanos, id: TaskId, task: &Task, old: TaskState);
+
+    /// A waiting task was woken, and is ready: by another task, or (`None`) by a timer or a device.
+    fn woken(&mut self, now: Nanos, id: TaskId, task: &Task, by: Option<Waker>) {
+        let _ = (now, id, task, by);
+    }
 
     /// A ready task was put on the runqueue of `to`: it woke up (`from` is `None`), or was moved.
     fn queued(&mut self, now: Nanos, id: TaskId, task: &Task, from: Option<PcpuId>, to: PcpuId) {

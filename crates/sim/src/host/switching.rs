@@ -2,7 +2,7 @@
 //! What the simulation does to the host: tasks get pCPUs and leave them, ticks come.
 
 use super::hardware::{Pace, Progress};
-use super::{Event, Host, Instant, Lane, Task, TaskSpec, TaskState, Totals, VmMeters};
+use super::{Event, Host, Instant, Lane, Task, TaskSpec, TaskState, Totals, VmMeters, Waker};
 use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
@@ -59,6 +59,13 @@ impl Host {
         slot.totals.wakeups += 1;
         slot.ready_since = self.now;
         true
+    }
+
+    /// That a task is ready is `by`'s doing.
+    pub(crate) fn tell_woken(&mut self, task: TaskId, by: Option<Waker>) {
+        if let Some(observer) = &mut self.observer {
+            observer.woken(self.now, task, &self.tasks[task.index()], by);
+        }
     }
 
     /// The running task leaves its pCPU, for [`TaskState::Waiting`] or [`TaskState::Ready`].

@@ -13,7 +13,10 @@
 //! sum is there anyway. Without it, if VMs that synchronise much share a host and each has its
 //! share, all latencies fall together: no vCPU has precedence over another, and all interrupt each
 //! other. So the latencies of a VM that has its share come back, a step at a time, to what they
-//! began with, or rise if other VMs lack theirs.
+//! began with, or rise if other VMs lack theirs. And those of a VM that lacks its share do not rise
+//! above what they began with, and come back to that. A vCPU that does little, and wakes siblings,
+//! has a small slice, is seldom found ready and is always early: by the rule alone it would end at
+//! the longest latency, and whoever waits for it with it.
 //!
 //! A vCPU may have the least latency and still not use its slice, since it waits for slower
 //! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each
@@ -75,14 +78,16 @@ impl Limits {
     }
 }
 
-/// The latencies of a VM's vCPUs in the next period.
+/// The latencies in the next period of a VM that lacks its share: none is less urgent than at first.
 pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
     let sources = sources(latencies, went, limits);
     for (latency, went) in latencies.iter_mut().zip(went) {
         *latency = if went.came_late() {
             limits.less(*latency)
+        } else if *latency > limits.neutral {
+            limits.less(*latency).max(limits.neutral)
         } else if went.had_its_due_early() {
-            limits.more(*latency)
+            limits.more(*latency).min(limits.neutral)
         } else {
             *latency
         };
@@ -154,31 +159,46 @@ mod tests {
         }
     }
 
-    /// The table of §4.4.1: end of the period, slice consumed or not.
+    /// The table of §4.4.1: end of the period, slice consumed or not. Of a VM that lacks its share; those of one that
+    /// has it rise beyond what they began with (`latencies_of_a_vm_that_has_its_share_come_back_…`).
     #[test]
     fn latencies_follow_the_state_at_the_end_of_the_period() {
         for (doing, consumed, then) in [
-            (Doing::Ready, false, 3_600 * US),
-            (Doing::Running, false, 3_600 * US),
-            (Doing::Waiting, true, 4_400 * US),
-            (Doing::Ready, true, 4 * MS),
-            (Doing::Running, true, 4 * MS),
-            (Doing::Waiting, false, 4 * MS),
+            (Doing::Ready, false, 2_700 * US),
+            (Doing::Running, false, 2_700 * US),
+            (Doing::Waiting, true, 3_300 * US),
+            (Doing::Ready, true, 3 * MS),
+            (Doing::Running, true, 3 * MS),
+            (Doing::Waiting, false, 3 * MS),
         ] {
-            let mut latencies = [4 * MS];
+            let mut latencies = [3 * MS];
             adjust(&mut latencies, &[went(doing, consumed, &[])], &LIMITS);
             assert_eq!(latencies, [then], "{doing:?} {consumed}");
         }
     }
 
     #[test]
+    fn in_a_vm_that_lacks_its_share_no_vcpu_is_less_urgent_than_at_first() {
+        let early = went(Doing::Waiting, true, &[]);
+        let idle = went(Doing::Waiting, false, &[]);
+        let mut latencies = [4 * MS, 3_900 * US, 24 * MS, 24 * MS];
+        let all = [early.clone(), early.clone(), early, idle];
+        adjust(&mut latencies, &all, &LIMITS);
+        assert_eq!(latencies, [4 * MS, 4 * MS, 21_600 * US, 21_600 * US]);
+        for _ in 0..25 {
+            adjust(&mut latencies, &all, &LIMITS);
+        }
+        assert_eq!(latencies, [4 * MS; 4]);
+    }
+
+    #[test]
     fn at_the_least_latency_the_sources_of_wake_ups_are_hurried_once_each() {
-        let mut latencies = [500 * US, 500 * US, 10 * MS, 10 * MS];
+        let mut latencies = [500 * US, 500 * US, 4 * MS, 4 * MS];
         let stuck = went(Doing::Ready, false, &[2]);
         let idle = went(Doing::Waiting, false, &[]);
         let all = [stuck.clone(), stuck, idle.clone(), idle];
         adjust(&mut latencies, &all, &LIMITS);
-        assert_eq!(latencies, [500 * US, 500 * US, 9 * MS, 10 * MS]);
+        assert_eq!(latencies, [500 * US, 500 * US, 3_600 * US, 4 * MS]);
     }
 
     #[test]
@@ -201,7 +221,7 @@ mod tests {
 
     #[test]
     fn hidden_sources_are_all_siblings_with_high_latencies() {
-        let mut latencies = [500 * US, 2 * MS, 10 * MS];
+        let mut latencies = [500 * US, 2 * MS, 4 * MS];
         let hidden = Went {
             hidden: true,
             ..went(Doing::Ready, false, &[])
@@ -209,16 +229,16 @@ mod tests {
         let idle = went(Doing::Waiting, false, &[]);
         let all = [hidden, idle.clone(), idle];
         adjust(&mut latencies, &all, &LIMITS);
-        assert_eq!(latencies, [500 * US, 2 * MS, 9 * MS]);
+        assert_eq!(latencies, [500 * US, 2 * MS, 3_600 * US]);
     }
 
     #[test]
     fn a_vcpu_that_no_sibling_wakes_waits_for_none() {
-        let mut latencies = [500 * US, 2 * MS, 10 * MS];
+        let mut latencies = [500 * US, 2 * MS, 4 * MS];
         let idle = went(Doing::Waiting, false, &[]);
         let all = [went(Doing::Ready, false, &[]), idle.clone(), idle];
         adjust(&mut latencies, &all, &LIMITS);
-        assert_eq!(latencies, [500 * US, 2 * MS, 10 * MS]);
+        assert_eq!(latencies, [500 * US, 2 * MS, 4 * MS]);
     }
 
     prop_compose! {

@@ -22,7 +22,8 @@ pub fn weights_after(weights: [u64; 3]) -> [u64; 3] {
 }
 
 /// DASL: a latency in the next period, by what the vCPU did at the end of the last one and whether
-/// it had used up its slice; and that of a sibling with `latency` that woke it.
+/// it had used up its slice; and that of a sibling with `latency` that woke it. If it was early its VM has its share,
+/// and others lack theirs: then that is at the cost of others.
 pub fn latencies_after(latency: Nanos, doing: Doing, consumed: bool) -> [Nanos; 2] {
     let params = JupiterParams::default();
     let limits = Limits {
@@ -42,7 +43,10 @@ pub fn latencies_after(latency: Nanos, doing: Doing, consumed: bool) -> [Nanos; 
         went(doing, consumed, &[1]),
         went(Doing::Waiting, false, &[]),
     ];
-    dasl::adjust(&mut latencies, &all, &limits);
+    match doing == Doing::Waiting && consumed {
+        true => dasl::relax(&mut latencies, &all, &limits, true),
+        false => dasl::adjust(&mut latencies, &all, &limits),
+    }
     latencies
 }
 

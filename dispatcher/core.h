@@ -291,6 +291,9 @@ static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, stru
 
 	if (held)
 		return hold_yields(c, cpu, fair || held == id_of(p), how & WAKE_AFAR, now);
+	/* `cur_is` is of a task that has just lost `cpu`, `p` perhaps. */
+	if (!shared(c->runs))
+		return fair;
 	return fair || dormant_enough(c, now) ||
 	       ((shared(c->cur_is) & CUR_AWAY) && !core_away(p, t, cpu));
 }

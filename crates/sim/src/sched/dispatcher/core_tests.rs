@@ -30,8 +30,6 @@ pub(super) struct Cores {
     pub(super) gives_way: bool,
     /// Since when plans ask for cores, [`Nanos::MAX`]: they do not. Holds from before end as they would have.
     pub(super) since: Nanos,
-    /// For how long may a pCPU idle beside a task that waits?
-    pub(super) patience: Nanos,
     /// What the first tasks ask of their cores.
     demands: Vec<Demand>,
     /// The cookies of VMs, those of others are 0; none: they do not matter.
@@ -57,7 +55,6 @@ impl Cores {
             both: false,
             gives_way: false,
             since: 0,
-            patience: MS,
             demands: Vec::new(),
             cookies: Vec::new(),
             homes: true,
@@ -176,8 +173,8 @@ impl Cores {
                 true => {
                     let since = *self.wasted[cpu.index()].get_or_insert(host.now());
                     let most = match self.asked[cpu.index()] {
-                        true => self.patience,
-                        false => DispatcherParams::default().slice + self.patience,
+                        true => MS,
+                        false => DispatcherParams::default().slice + MS,
                     };
                     let idle = host.now() - since;
                     assert!(idle <= most, "{cpu} idles since {since}, for {idle}");

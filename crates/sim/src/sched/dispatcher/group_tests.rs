@@ -162,7 +162,11 @@ fn a_slice_around_all_vms_delays_nobody() {
     let groups = vec![PLAIN, weighs(100, Some(0)), weighs(100, Some(0))];
     let outcome = run(4, tasks, groups, &[1, 2], 20 * SEC);
     let waits = &outcome.vms[0].ready_waits;
-    assert!(waits.quantile(0.99) < MS / 10, "{} ns", waits.quantile(0.99));
+    assert!(
+        waits.quantile(0.99) < MS / 10,
+        "{} ns",
+        waits.quantile(0.99)
+    );
 }
 
 /// VMs of as many vCPUs as pCPUs have what they weigh, wherever their vCPUs came to be.

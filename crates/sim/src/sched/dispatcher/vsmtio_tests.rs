@@ -14,16 +14,12 @@ use corun_model::{Nanos, PcpuId, Placement, Plan, Snapshot, TaskId, TaskPlan, Vm
 use corun_policies::vsmtio::{VsmtIo, VsmtIoParams};
 use corun_policies::{Policy, Settings, find};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The shortest period: as many plans as there can be.
 const PERIOD: Nanos = 20 * MS;
 const LENGTH: Nanos = SEC;
-/// Where plans change a hardware thread may idle beside a task that waits for longer than within one (a millisecond,
-/// `core_tests`): two ticks have been seen, shortly after a plan. Nobody has looked into that yet.
-const PATIENCE: Nanos = 28 * MS;
 
 /// vSMT-IO, which sees a VM only while that is there, and is exchanged.
 struct Steering {
@@ -119,7 +115,6 @@ fn holds(
     let topology = format!("1n1l{cores}c2t");
     let mut sched = Cores::new(&topology, 0, VsmtIoParams::default().bounds.most);
     (sched.by_hand, sched.gives_way) = (false, give_way);
-    sched.patience = PATIENCE;
     let vcpu = |(number, (does, weight)): (usize, &(Does, u32))| {
         let job = Job::new(does.clone()).weight(*weight);
         job.vcpu(number as u32 / 3, number as u32 % 3)
@@ -134,12 +129,41 @@ fn holds(
     Ok(())
 }
 
+/// A guest is sent home by a vCPU that wakes there, and interrupts the one that runs at its home: an idle hardware
+/// thread of another core is called for that one, whatever was known of the guest that was there before it.
+#[test]
+fn a_hardware_thread_is_called_for_a_vcpu_that_lost_its_own_to_one_sent_home() {
+    let us = corun_model::time::US;
+    let hog = (Does::Hog { from: 0 }, 30);
+    let cycles = |work, sleep, weight| {
+        let (work, sleep) = (work * us, sleep * us);
+        let spread = 50;
+        (
+            Does::Cycles {
+                work,
+                sleep,
+                spread,
+            },
+            weight,
+        )
+    };
+    let jobs = [
+        cycles(20, 14_334, 100),
+        hog.clone(),
+        hog,
+        cycles(569, 822, 30),
+        cycles(20, 4_049, 100),
+    ];
+    let steering = Steering {
+        policy: policy(Some(params((true, true, 5000), false))),
+        there: Vec::new(),
+        exchanges: BTreeMap::from([(2, None)]),
+    };
+    holds(2, &jobs, false, steering, 2_460_765_269_694_494_753).unwrap();
+}
+
 proptest! {
-    // The bound was measured: the same hosts each time, so that what fails is a change and not another host.
-    #![proptest_config(ProptestConfig {
-        rng_seed: RngSeed::Fixed(1),
-        ..ProptestConfig::with_cases(40)
-    })]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Whatever vCPUs do, and which VMs are there.
     #[test]

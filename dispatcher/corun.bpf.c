@@ -138,20 +138,23 @@ static inline bool is_changed(struct task_ctx *t, s32 cpu)
 }
 
 /*
- * `t` starts on `cpu`, where it was not queued: it was pulled, and starts out of turn; or it was
- * `changed` while it ran. In the latter case all of its lead still counts: a task may change its
- * own affinity as often as it likes, and must not gain by it.
+ * `t` starts on `cpu`, where it was not queued by itself: it was pulled, and starts out of turn; or
+ * it was `changed` while it ran, or throttled. In the latter cases all of its lead still counts: a
+ * task may change its own affinity as often as it likes, and must not gain by it.
  */
 RARE void starts_unqueued(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			  bool changed)
 {
+	bool throttled = t->state == TASK_THROTTLED;
 	u64 was = t->vtime;
 	u64 here;
 
+	if (throttled)
+		clock_goes_on(t);
 	here = fair_arrive(t, c, cpu);
 	bound_lag(p, t, c, here);
 	t->rest = 0;
-	if (changed)
+	if (changed || throttled)
 		return;
 	here = gang_clock(c, here);
 	if (before(here, t->vtime))

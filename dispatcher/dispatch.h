@@ -40,9 +40,17 @@ RARE u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
 }
 
 /*
- * How far does the clock of `cpu` advance with a task at `vtime` that gets it? With gangs it may
- * have it out of turn, since tasks that are owed more are stopped, or since siblings have called
- * it: no further than to the first of those then, or they, and all that wake, would lose what they
+ * May `t` have its pCPU before its time comes? With gangs it may, since tasks that are owed more
+ * are stopped, or since siblings have called it; and with micro slices, when it is due.
+ */
+static inline bool comes_early(struct task_ctx *t)
+{
+	return with_gangs() || (t->due && with_micro());
+}
+
+/*
+ * How far does the clock of `cpu` advance with a task at `vtime` that gets it, early perhaps? No
+ * further than to the first of those that wait, or they, and all that wake, would lose what they
  * are owed. One that weighs little is far ahead.
  */
 CALLED u64 clock_reaches(s32 cpu, u64 vtime)
@@ -69,9 +77,9 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 	u64 slice = turn_slice(p, t);
 	bool goes_on = t->rest != 0;
 	u64 rate = fair_alone(t) ? fair_own_rate(weight_of(p)) : turn_rate(p, t, c, now);
-	u64 reached = with_gangs() ? clock_reaches(cpu, t->vtime) : t->vtime;
+	u64 reached = comes_early(t) ? clock_reaches(cpu, t->vtime) : t->vtime;
 
-	fair_clock(t, c, rate, goes_on, reached, now);
+	fair_clock(t, c, rate, goes_on || quota_out(t, now), reached, now);
 	if (goes_on)
 		t->rest = 0;
 	else

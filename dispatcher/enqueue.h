@@ -28,7 +28,8 @@
  * `t`, which has waited, is more than `ahead` ahead of `here`, the clock of its pCPU. It may be if
  * that is no more than two of its turns cost: of a task that weighs little, or shares its VM's
  * weight with many, a single one costs much. If that were forgiven, it would have several times its
- * share by halting for a moment after each.
+ * share by halting for a moment after each. Who has micro slices may have run as far ahead as they
+ * let it (micro.h).
  */
 RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ahead)
 {
@@ -37,6 +38,8 @@ RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ah
 
 	if (ahead < turns)
 		ahead = turns;
+	if (t->due && with_micro() && ahead < MICRO_LEAD)
+		ahead = MICRO_LEAD;
 	if (before(here + ahead, t->vtime))
 		t->vtime = here + ahead;
 }
@@ -249,6 +252,7 @@ RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64
 	t->parked_weight = t->group_weight;
 	/* When it is queued again it is owed as much as one that woke. */
 	t->fresh = FRESH;
+	t->parked_clock = clock_of(t);
 	leave(t);
 	enter(t, TASK_THROTTLED, now);
 	if (!t->parked_since)

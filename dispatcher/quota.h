@@ -302,6 +302,7 @@ static inline bool park_is_over(struct task_ctx *t, u64 now)
 /* What other callbacks may know of a parked task. */
 struct parked {
 	u64 vtime;
+	u64 clock; /* what the clock that it goes by said when it was parked */
 	u64 since;
 	u32 group;
 	s32 to;	    /* pCPU where it is to be queued */
@@ -318,6 +319,7 @@ static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
 	if (!t)
 		return false;
 	parked->vtime = shared(t->vtime);
+	parked->clock = shared(t->parked_clock);
 	parked->since = shared(t->parked_since);
 	parked->group = shared(t->group);
 	parked->to = (s32)shared(t->parked_for);
@@ -395,12 +397,33 @@ static inline void release_failed(struct task_struct *p, struct parked *parked)
 		uncount_parked(parked);
 }
 
+/* What the clock by which the virtual time of `t` goes says. */
+static inline u64 clock_of(struct task_ctx *t)
+{
+	struct cpu_ctx *c = cpu_at(t->clock_cpu);
+
+	return c ? shared(c->vnow) : t->vtime;
+}
+
+/*
+ * `t`, which was parked, comes back: it is as far from the clock as it was then. Its siblings in
+ * the quota were parked, too, and all of them are to have the places among each other that their
+ * weights have given them: by the clock's way in the meantime, on which others have taken it, or
+ * one of them in a last turn, the one that is owed least would have caught up.
+ */
+static inline void clock_goes_on(struct task_ctx *t)
+{
+	t->vtime += clock_of(t) - t->parked_clock;
+	t->parked_clock = clock_of(t);
+}
+
 /* The virtual time at which `parked` returns to the order of `c`. */
 static inline u64 place_again(struct cpu_ctx *c, struct parked *parked)
 {
 	u64 here = shared(c->vnow);
+	u64 vtime = here + (parked->vtime - parked->clock);
 
-	return later(parked->vtime, here - fair_span(c, parked->load, knobs.sleeper_credit));
+	return later(vtime, here - fair_span(c, parked->load, knobs.sleeper_credit));
 }
 
 /* In how many ns the first of the tasks that stay parked is due; 0: none stays. */

@@ -124,6 +124,7 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 RARE void unpark(struct task_ctx *t, u64 now)
 {
 	quota_returns(t);
+	clock_goes_on(t);
 	enter(t, TASK_READY, now);
 }
 

@@ -210,6 +210,7 @@ struct task_ctx {
 	u32 parked_weight; /* and its group_weight */
 	u64 due;	   /* micro.h: when it is due; 0: it has no micro slices */
 	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
+	u64 parked_clock;  /* quota.h: throttled: what its pCPU's clock said when it was parked */
 	u64 group_sum;	   /* group.h: group_sum() of its cgroup when it was last charged */
 	u64 beyond;	   /* vm.h: BEYOND*: its VM has found no slot; 0: it has, or is none */
 };

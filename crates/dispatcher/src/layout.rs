@@ -100,6 +100,7 @@ pub struct TaskCtx {
     /// When it is due; 0: it has no micro slices.
     pub due: u64,
     pub parked_since: u64,
+    pub parked_clock: u64,
     pub group_sum: u64,
     pub beyond: u64,
 }

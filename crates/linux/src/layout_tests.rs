@@ -37,7 +37,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         queued fresh load urgent urgent_at urgent_from member share home claims over gran
         allot_end allot_run woken_at wakers held_since held_until reserved group
         group_weight parked_for rest hold_no released awaited
-        parked_active parked_weight due parked_since group_sum
+        parked_active parked_weight due parked_since parked_clock group_sum
         beyond
     }
     same! { TaskCounters = task_counters:

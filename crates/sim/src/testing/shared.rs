@@ -273,7 +273,7 @@ pub(crate) fn micro_slices_are_spread<S: HostScheduler + 'static>(
 }
 
 /// The first tasks have micro slices of 5 ms, the others slices of 30 ms.
-fn in_micro_slices(micro: u32, others: u32) -> Box<dyn Policy> {
+pub(crate) fn in_micro_slices(micro: u32, others: u32) -> Box<dyn Policy> {
     let task = |task: u32| TaskPlan {
         slice: Some(if task < micro { 5 * MS } else { 30 * MS }),
         micro: task < micro,

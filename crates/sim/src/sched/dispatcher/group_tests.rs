@@ -254,6 +254,29 @@ fn quotas_on_half_of_the_vms() {
     assert_near(&shares(&outcome, 2), &[0.1, 0.1, rest, rest, rest], 0.06);
 }
 
+/// Within a quota that is used up in each period, members share by weight all the same: who is throttled keeps its place
+/// among the others, whether or not the host has anything else to run meanwhile.
+#[test]
+fn weights_count_within_a_quota() {
+    for (time, period) in [(200 * MS, 100 * MS), (20 * MS, 10 * MS)] {
+        for bystanders in [0, 1] {
+            let mut groups = vec![quota(time, period)];
+            groups.extend([
+                weighs(1000, Some(0)),
+                weighs(20, Some(0)),
+                weighs(100, None),
+            ]);
+            let of_vms = [1, 2, 3];
+            let vms = 2 + bystanders;
+            let outcome = run(8, hogs(vms, 8), groups, &of_vms[..vms as usize], 10 * SEC);
+            let seen = shares(&outcome, 8);
+            assert_near(&[seen[0] + seen[1]], &[0.25], 0.03);
+            // A fiftieth of it is owed to the light one, which has the least turn that there is in each period, too.
+            assert!(seen[1] < 0.02, "{time} in {period}: {seen:?}");
+        }
+    }
+}
+
 #[test]
 fn an_outer_quota_holds_for_all_within() {
     let mut groups = vec![quota(40 * MS, 100 * MS)];

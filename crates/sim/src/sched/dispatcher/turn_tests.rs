@@ -2,6 +2,7 @@
 //! Turns that are interrupted (dispatcher/turn.h).
 
 use super::Dispatcher;
+use crate::Simulation;
 use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{DispatcherParams, Nanos, PcpuId, TaskId};
@@ -87,6 +88,35 @@ fn no_slice_is_shorter_than_the_least() {
 fn micro_slices_are_spread() {
     let sched = |params: &_| Dispatcher::new(DispatcherParams::default(), params);
     shared::micro_slices_are_spread("corun", sched);
+}
+
+/// A task that is due takes its turn before its time: the clock does not go on by that, or who sleeps for a moment would
+/// be behind all that have not had their turn yet. And it pays for it, though it sleeps for a moment, too.
+#[test]
+fn micro_slices_take_nothing_from_who_sleeps() {
+    let cycles = |work, sleep| {
+        Job::new(Does::Cycles {
+            work,
+            sleep,
+            spread: 20,
+        })
+    };
+    // Nearly always busy; hogs; and one that does little.
+    let hogs = (1..5).map(|vm| Job::hog().vcpu(vm, 0));
+    let jobs = [cycles(300 * US, 60 * US).vcpu(0, 0)]
+        .into_iter()
+        .chain(hogs)
+        .chain([cycles(2 * MS, 70 * MS).vcpu(5, 0)]);
+    let host = host("1n1l1c1t", 1000);
+    let sched = Dispatcher::new(DispatcherParams::default(), &host);
+    let load = Box::new(Jobs::new(jobs.collect(), 1));
+    let outcome = Simulation::new(host, Box::new(sched), load, None)
+        .with_policy(shared::in_micro_slices(1, 5))
+        .run(SEC, 11 * SEC, |_| {});
+    let got = run_shares(&outcome);
+    assert!(got[..5].iter().all(|&share| share > 0.18), "{got:?}");
+    // Two of 72 ms, or somewhat less, since it waits for its turns.
+    assert!(got[5] > 0.024, "{got:?}");
 }
 
 #[test]

@@ -51,8 +51,7 @@ const LINES_OF_EDEN: u64 = 256 << 10;
 /// collection of Eden takes, likewise.
 ///
 /// Each thread fills its part of Eden, and stops. (HotSpot stops all when Eden is full, whichever
-/// thread has filled it: a thread that has no pCPU then needs one only as far as the next
-/// safepoint, so that others wait less for it than here.) Then they collect together (HotSpot has
+/// thread has filled it, so that nobody waits for a slow one as here: docs/limits.md.) Then they collect together (HotSpot has
 /// threads of its own for that, 18 on 24 CPUs), and look for what is left to do with 5000
 /// `sched_yield()`, some 2.5 ms, before they sleep (`WorkStealingYieldsBeforeSleep`).
 fn collected(lines: u64, line: Nanos, copying: Nanos, threads: u32) -> String {

@@ -266,9 +266,16 @@ fn what_is_shared() {
         host("l2 = \"256\"\nllc = 8"),
         &[
             "host.toml:3: host.l2: found \"256\", expected a size such as 1500B, 64KB, 4MB or 1GB \
-             (powers of 1024), 64B to 1GB",
+             (powers of 1024), 4KB to 1GB",
             "host.toml:4: host.llc: found 8, expected a size such as 1500B, 64KB, 4MB or 1GB \
-             (powers of 1024), 64B to 1GB",
+             (powers of 1024), 4KB to 1GB",
+        ],
+    );
+    says(
+        host("l2 = \"64B\"\nllc = \"4KB\""),
+        &[
+            "host.toml:3: host.l2: found \"64B\", expected a size such as 1500B, 64KB, 4MB or 1GB \
+             (powers of 1024), 4KB to 1GB",
         ],
     );
     says(

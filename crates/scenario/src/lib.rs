@@ -161,7 +161,7 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
         schedulers,
         disks,
         groups,
-        vms,
+        vms: vms.read,
         tasks,
         network,
         clients,

@@ -7,6 +7,7 @@ use crate::problem::Located;
 use crate::reader::Reader;
 use crate::settings::Vm;
 use crate::suggest::or_nearest;
+use crate::vms::Vms;
 use corun_model::time::{self, MS, SEC, US};
 use corun_model::{Nanos, Presence};
 
@@ -157,12 +158,10 @@ fn meant(vms: &[Vm], name: &str) -> Vec<usize> {
 }
 
 /// As [`meant`]; none is a problem.
-fn some_meant(table: &Reader<'_>, key: &str, vms: &[Vm], name: &str) -> Vec<usize> {
-    let found = meant(vms, name);
-    if found.is_empty() && !vms.is_empty() {
-        let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).take(20).collect();
-        let hint = or_nearest(name, &names);
-        table.problem(key, format!("there is no VM {name:?}, {hint}"));
+fn some_meant(table: &Reader<'_>, key: &str, vms: &Vms<'_>, name: &str) -> Vec<usize> {
+    let found = meant(&vms.read, name);
+    if found.is_empty() {
+        vms.is_unknown(table, key, name);
     }
     found
 }
@@ -177,7 +176,7 @@ fn name_for(name: &str, vm: &Vm, said: &str) -> String {
 }
 
 /// All clients.
-pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
+pub(crate) fn clients(top: &Reader<'_>, vms: &Vms<'_>) -> Vec<Client> {
     let mut all = Vec::new();
     for (name, table) in top.named("client") {
         names::check(&table, name);
@@ -188,7 +187,7 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
             let places = some_meant(&table, "vm", vms, &said_vm.value);
             let client = |&vm: &usize| {
                 Some(Client {
-                    name: name_for(name, &vms[vm], &said_vm.value),
+                    name: name_for(name, &vms.read[vm], &said_vm.value),
                     said_vm: said_vm.clone(),
                     vm,
                     kind: kind.clone()?,
@@ -339,7 +338,7 @@ fn exponential(table: &Reader<'_>) -> Option<bool> {
 }
 
 /// All channels.
-pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
+pub(crate) fn channels(top: &Reader<'_>, vms: &Vms<'_>) -> Vec<Channel> {
     let mut all = Vec::new();
     for (name, table) in top.named("channel") {
         names::check(&table, name);
@@ -347,12 +346,12 @@ pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
         let to = end(&table, "to", vms);
         if let (Some((said_from, froms, calls)), Some((said_to, tos, serves))) = (from, to) {
             if tos.len() > 1 {
-                let names: Vec<&str> = tos.iter().map(|&vm| vms[vm].name.as_str()).collect();
+                let names: Vec<&str> = tos.iter().map(|&vm| vms.read[vm].name.as_str()).collect();
                 let message = format!("means several VMs, expected one of {}", names.join(", "));
                 table.problem("to", message);
             }
             let channel = |&from: &usize| Channel {
-                name: name_for(name, &vms[from], caller(&said_from.value)),
+                name: name_for(name, &vms.read[from], caller(&said_from.value)),
                 said_from: said_from.clone(),
                 from: (from, calls.clone()),
                 to: (tos[0], serves.clone()),
@@ -380,7 +379,7 @@ fn caller(said: &str) -> &str {
 fn end(
     table: &Reader<'_>,
     key: &'static str,
-    vms: &[Vm],
+    vms: &Vms<'_>,
 ) -> Option<(Located<String>, Vec<usize>, String)> {
     let expected = "a VM and a port of its programs such as \"web:dbreq\"";
     let said = table.required(key, expected)?;

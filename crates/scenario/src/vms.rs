@@ -8,7 +8,7 @@ use crate::names;
 use crate::reader::Reader;
 use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
-use corun_model::time::{MS, SEC, US};
+use corun_model::time::{self, MS, SEC, US};
 use corun_model::{NEUTRAL_WEIGHT, PcpuSet, nearest};
 use std::sync::Arc;
 
@@ -16,9 +16,49 @@ const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
 /// What `sched_setattr()` takes as a slice; the kernel clamps to it.
 const SLICE: std::ops::RangeInclusive<u64> = 100 * US..=100 * MS;
 
+/// The VMs of a scenario.
+pub(crate) struct Vms<'a> {
+    /// Those of which all could be read.
+    pub(crate) read: Vec<Vm>,
+    /// Names of the sections of the others, of which something is wrong that is told where it is.
+    faulty: Vec<&'a str>,
+}
+
+impl Vms<'_> {
+    /// Adds the problem that there is no VM of this name. There is one, though, if it is its own section that could
+    /// not be read.
+    pub(crate) fn is_unknown(&self, table: &Reader<'_>, key: &str, name: &str) {
+        // With a count `web` makes `web1`, `web2` …
+        let is_of = |section: &&str| {
+            let number = name.strip_prefix(*section);
+            number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+        };
+        if self.faulty.iter().any(is_of) || (self.read.is_empty() && self.faulty.is_empty()) {
+            return;
+        }
+        let read = self.read.iter().map(|vm| vm.name.as_str());
+        let names: Vec<&str> = read.chain(self.faulty.iter().copied()).take(20).collect();
+        let hint = or_nearest(name, &names);
+        table.problem(key, format!("there is no VM {name:?}, {hint}"));
+    }
+}
+
 /// All VMs, `count` spelled out.
-pub(crate) fn vms(
-    top: &Reader<'_>,
+pub(crate) fn vms<'a>(
+    top: &Reader<'a>,
+    pcpus: Option<u32>,
+    disks: &[Disk],
+    groups: &[Group],
+) -> Vms<'a> {
+    let tables = top.named("vm");
+    let mut faulty: Vec<&str> = tables.iter().map(|(name, _)| *name).collect();
+    let read = those_read(tables, pcpus, disks, groups);
+    faulty.retain(|name| !read.iter().any(|vm| vm.table == *name));
+    Vms { read, faulty }
+}
+
+fn those_read(
+    tables: Vec<(&str, Reader<'_>)>,
     pcpus: Option<u32>,
     disks: &[Disk],
     groups: &[Group],
@@ -26,7 +66,6 @@ pub(crate) fn vms(
     let groups: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
     let mut all = Vec::new();
     let mut vcpus = 0;
-    let tables = top.named("vm");
     let whole = tables.iter().filter(|(_, table)| table.has("vcpus"));
     let whole: Vec<&str> = whole.map(|(name, _)| *name).collect();
     for (name, table) in tables {
@@ -38,8 +77,10 @@ pub(crate) fn vms(
             let expected = format!("the number of vCPUs{}", or.unwrap_or_default());
             table.missing("vcpus", &expected);
         }
-        let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
-        let Some(vm) = vm(name, &table, pcpus, disks, &groups) else {
+        let count = table.whole("count", 1..=limits::VCPUS);
+        let count = count.or((!table.has("count")).then_some(1));
+        let vm = vm(name, &table, pcpus, disks, &groups);
+        let (Some(vm), Some(count)) = (vm, count) else {
             table.finish();
             continue;
         };
@@ -231,6 +272,20 @@ const HEARTBEAT: std::ops::RangeInclusive<u64> = 50 * US..=100 * MS;
 const MOST_SLICES: u32 = 7;
 /// Nothing that a guest kernel does once takes longer.
 const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
+/// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.
+const SHORTEST_PLE: u64 = 100;
+
+/// The window of pause-loop exits; 0: there are none.
+fn ple_window(table: &Reader<'_>) -> Option<u64> {
+    let window = table.duration("ple_window", GUEST)?;
+    if (1..SHORTEST_PLE).contains(&window) {
+        let found = time::show(window);
+        let message = format!("found {found}, expected 0 or a duration from 100 ns to 1.00 s");
+        table.problem("ple_window", message);
+        return None;
+    }
+    Some(window)
+}
 
 fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
     let keys = GuestKeys {
@@ -245,7 +300,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         wakeup_granularity: table.duration("wakeup_granularity", GUEST),
         lock: table.located("lock"),
         pv_spin: table.duration("pv_spin", GUEST),
-        ple_window: table.duration("ple_window", GUEST),
+        ple_window: ple_window(&table),
         ple_grow: table.whole("ple_grow", 1..=100),
         ple_favours: table.located("ple_favours"),
         tlb_flush: table.located("tlb_flush"),
@@ -297,7 +352,7 @@ fn emulator(table: Reader<'_>) -> EmulatorKeys {
 }
 
 /// All host tasks, `count` spelled out.
-pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<HostTask> {
+pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &Vms<'_>) -> Vec<HostTask> {
     let mut all: Vec<HostTask> = Vec::new();
     for (name, table) in top.named("task") {
         names::check(&table, name);
@@ -334,13 +389,11 @@ pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<Hos
     all
 }
 
-fn helper_of(table: &Reader<'_>, vms: &[Vm]) -> Option<usize> {
+fn helper_of(table: &Reader<'_>, vms: &Vms<'_>) -> Option<usize> {
     let name = table.text("helper_of")?;
-    let at = vms.iter().position(|vm| vm.name == name);
-    if at.is_none() && !vms.is_empty() {
-        let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).take(20).collect();
-        let hint = or_nearest(&name, &names);
-        table.problem("helper_of", format!("there is no VM {name:?}, {hint}"));
+    let at = vms.read.iter().position(|vm| vm.name == name);
+    if at.is_none() {
+        vms.is_unknown(table, "helper_of", &name);
     }
     at
 }

@@ -266,9 +266,16 @@ fn what_is_shared() {
         host("l2 = \"256\"\nllc = 8"),
         &[
             "host.toml:3: host.l2: found \"256\", expected a size such as 1500B, 64KB, 4MB or 1GB \
-             (powers of 1024), 64B to 1GB",
+             (powers of 1024), 4KB to 1GB",
             "host.toml:4: host.llc: found 8, expected a size such as 1500B, 64KB, 4MB or 1GB \
-             (powers of 1024), 64B to 1GB",
+             (powers of 1024), 4KB to 1GB",
+        ],
+    );
+    says(
+        host("l2 = \"64B\"\nllc = \"4KB\""),
+        &[
+            "host.toml:3: host.l2: found \"64B\", expected a size such as 1500B, 64KB, 4MB or 1GB \
+             (powers of 1024), 4KB to 1GB",
         ],
     );
     says(
@@ -569,6 +576,52 @@ fn sources_are_one_line() {
         problems(&format!("source = \"a\\u0007b\"\n{GOOD}")),
         &["host.toml:1: source: found a control character, expected one line"],
     );
+}
+
+/// What names a VM that could not be read is not wrong for that.
+#[test]
+fn vms_with_faults_are_there() {
+    let names = "[client.a]\nvm = \"db\"\nkind = \"ping\"\n\
+                 [channel.b]\nfrom = \"web:x\"\nto = \"db:y\"\n\
+                 [task.c]\nhelper_of = \"db\"\nprogram = \"loop { compute 1ms }\"\n";
+    for vcpus in [0, 513] {
+        let vm = format!("[vm.db]\nvcpus = {vcpus}\nworkload = \"cpu\"\n");
+        let wrong = format!(
+            "host.toml:7: vm.db.vcpus: found {vcpus}, expected a whole number from 1 to 512"
+        );
+        says(with(&format!("{vm}{names}")), &[wrong.as_str()]);
+        says(
+            with(&format!("{vm}{}", names.replace("db:y", "dv:y"))),
+            &[
+                &wrong,
+                "host.toml:14: channel.b.to: there is no VM \"dv\", accepted are web, db",
+            ],
+        );
+    }
+    // As many as there are, `db` makes them.
+    says(
+        with("[vm.db]\ncount = 0\nvcpus = 1\n[client.a]\nvm = \"db2\"\nkind = \"ping\""),
+        &[
+            "host.toml:6: vm.db.workload: is missing, expected the name of a workload or several, threads as \
+             [[….thread]], or a file as rt_app",
+            "host.toml:7: vm.db.count: found 0, expected a whole number from 1 to 4096",
+        ],
+    );
+}
+
+/// The guest's own key is named, not a thread's program.
+#[test]
+fn windows_too_short_for_a_pause_loop() {
+    says(
+        with("[vm.web.guest]\nple_window = \"99ns\""),
+        &[
+            "host.toml:7: vm.web.guest.ple_window: found 99 ns, expected 0 or a duration from 100 ns to 1.00 s",
+        ],
+    );
+    for fine in ["0ns", "100ns"] {
+        let text = format!("{GOOD}[vm.web.guest]\nple_window = \"{fine}\"");
+        assert!(read("host.toml", &text, &[]).is_ok());
+    }
 }
 
 /// Names of clients are what results go by.

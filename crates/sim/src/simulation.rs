@@ -318,6 +318,7 @@ impl Simulation {
                         self.host.tell_woken(task, by);
                         let waker = by.map(|by| by.cpu);
                         self.sched.wake(&mut self.host, task, waker);
+                        self.host.wakeup_over(task);
                     }
                 }
                 Order::Block(task) => {

@@ -79,6 +79,13 @@ impl<W: Write> Observer for Watcher<Writer<W>> {
         });
     }
 
+    fn put_aside(&mut self, now: Nanos, id: TaskId, task: &Task) {
+        self.write(|writer| {
+            let thread = writer.introduce(id, task)?;
+            writer.put_aside(now, id, &thread, task.last_ran())
+        });
+    }
+
     fn queued(&mut self, now: Nanos, id: TaskId, task: &Task, from: Option<PcpuId>, to: PcpuId) {
         self.write(|writer| {
             let thread = writer.introduce(id, task)?;
@@ -137,7 +144,6 @@ impl Context {
 /// Where a wake-up comes from.
 #[derive(Clone, Debug)]
 struct Origin {
-    at: Nanos,
     cpu: usize,
     by: Thread,
     context: Context,
@@ -152,6 +158,8 @@ pub struct Writer<W> {
     vms: BTreeMap<VmId, String>,
     /// Who was woken and is on no runqueue yet.
     woken: BTreeMap<TaskId, Origin>,
+    /// Who was put aside when it was woken, with the pCPU that its wake-up names.
+    aside: BTreeMap<TaskId, PcpuId>,
     /// The process that the last comment line told of: threads told of next are its own.
     process: Option<u32>,
     /// Do names of threads end with numbers that are not part of them?
@@ -180,6 +188,7 @@ impl<W: Write> Writer<W> {
             known: BTreeMap::new(),
             vms: BTreeMap::new(),
             woken: BTreeMap::new(),
+            aside: BTreeMap::new(),
             process: None,
             replay,
         })
@@ -253,6 +262,9 @@ impl<W: Write> Writer<W> {
     /// `next` gets `cpu`; `None`: it idles.
     fn takes(&mut self, now: Nanos, cpu: PcpuId, next: Option<Thread>) -> io::Result<()> {
         let index = cpu.index();
+        if let Some(next) = &next {
+            self.left_by(next)?;
+        }
         let idle = || Thread::idle(index);
         let slot = &mut self.pcpus[index];
         let (before, letter) = match slot.left.take() {
@@ -295,23 +307,37 @@ impl<W: Write> Writer<W> {
         };
         let waker = by.and_then(|waker| self.known.get(&waker.task?));
         let by = waker.cloned().unwrap_or_else(|| self.on(cpu));
-        let origin = Origin {
-            at: now,
-            cpu,
-            by,
-            context,
-        };
+        let origin = Origin { cpu, by, context };
         self.wakes("sched_waking", now, &origin, thread, last)?;
         self.woken.insert(id, origin);
         Ok(())
     }
 
-    /// A woken task is put on the runqueue of `to`. Later than it was woken, that is done there.
+    /// A woken task, last on the pCPU `last`, waits on no runqueue. To a kernel it is woken all the same: a task
+    /// of a throttled cgroup is enqueued there.
+    fn put_aside(
+        &mut self,
+        now: Nanos,
+        id: TaskId,
+        thread: &Thread,
+        last: Option<PcpuId>,
+    ) -> io::Result<()> {
+        let to = last.unwrap_or(PcpuId(0));
+        self.queued(now, id, thread, to)?;
+        self.aside.insert(id, to);
+        Ok(())
+    }
+
+    /// A woken task is put on the runqueue of `to`.
     fn queued(&mut self, now: Nanos, id: TaskId, thread: &Thread, to: PcpuId) -> io::Result<()> {
         self.settle(now)?;
-        let origin = self.woken.remove(&id).filter(|origin| origin.at == now);
-        let origin = origin.unwrap_or_else(|| Origin {
-            at: now,
+        if let Some(from) = self.aside.remove(&id) {
+            return match from == to {
+                true => Ok(()),
+                false => self.moved(now, thread, from, to),
+            };
+        }
+        let origin = self.woken.remove(&id).unwrap_or_else(|| Origin {
             cpu: to.index(),
             by: self.on(to.index()),
             context: Context::Interrupt,
@@ -338,6 +364,7 @@ impl<W: Write> Writer<W> {
     /// A ready task is moved. It is traced on the pCPU where it goes.
     fn moved(&mut self, now: Nanos, thread: &Thread, from: PcpuId, to: PcpuId) -> io::Result<()> {
         self.settle(now)?;
+        self.left_by(thread)?;
         let text = format!(
             "sched_migrate_task: comm={} pid={} prio=120 orig_cpu={} dest_cpu={}",
             thread.comm, thread.tid, from.0, to.0
@@ -347,7 +374,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// If who gets the pCPU that `thread` has just left is not known yet, it idles at first: a thread that is
-    /// woken has blocked before.
+    /// woken, moved or switched in has been switched out before.
     fn left_by(&mut self, thread: &Thread) -> io::Result<()> {
         for index in 0..self.pcpus.len() {
             if let Some((at, left, _)) = &self.pcpus[index].left

@@ -3,8 +3,8 @@
 //! clients along; a scenario's own take their place port by port.
 
 use super::schedulers::set;
-use corun_model::Presence;
-use corun_model::time::SEC;
+use corun_model::time::{SEC, US};
+use corun_model::{Nanos, Presence};
 use corun_report::{ClientResult, Run, Spread};
 use corun_scenario::{
     Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
@@ -20,6 +20,8 @@ use std::fmt::Display;
 const REQUEST: u64 = 512;
 /// Patience of `ping`: -W 10.
 const PING_TIMEOUT: u64 = 10 * SEC;
+/// The least between two pings: as many a second as an open client may send at most. A guest takes longer for one.
+const SHORTEST_INTERVAL: Nanos = US;
 /// Between two pings: ping's default.
 const PING_INTERVAL: Length = Length {
     mean: SEC,
@@ -275,7 +277,7 @@ fn kind(client: &Client) -> Result<ClientKind, Problem> {
             ClientKind::Requests(self::requests(requests, pace)?)
         }
         Kind::Ping { interval, timeout } => ClientKind::Ping {
-            interval: read(interval.as_ref(), Length::parse)?.unwrap_or(PING_INTERVAL),
+            interval: self::interval(interval.as_ref())?,
             timeout: timeout.unwrap_or(PING_TIMEOUT),
         },
         Kind::Sink { port } => ClientKind::Sink {
@@ -286,6 +288,17 @@ fn kind(client: &Client) -> Result<ClientKind, Problem> {
             connections: *connections,
         },
     })
+}
+
+fn interval(said: Option<&Located<String>>) -> Result<Length, Problem> {
+    let read = read(said, Length::parse)?.unwrap_or(PING_INTERVAL);
+    match said.filter(|_| read.mean < SHORTEST_INTERVAL) {
+        Some(said) => {
+            let message = format!("found {:?}, expected at least 1us", said.value);
+            Err(said.problem(message))
+        }
+        None => Ok(read),
+    }
 }
 
 fn requests(said: &Said, pace: Pace) -> Result<Requests, Problem> {

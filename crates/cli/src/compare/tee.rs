@@ -31,6 +31,10 @@ impl Observer for Tee {
         self.0.iter_mut().for_each(|it| it.woken(now, id, task, by));
     }
 
+    fn put_aside(&mut self, now: Nanos, id: TaskId, task: &Task) {
+        self.0.iter_mut().for_each(|it| it.put_aside(now, id, task));
+    }
+
     fn queued(&mut self, now: Nanos, id: TaskId, task: &Task, from: Option<PcpuId>, to: PcpuId) {
         self.0
             .iter_mut()

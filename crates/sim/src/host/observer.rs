@@ -173,6 +173,11 @@ pub trait Observer {
         let _ = (now, id, task, by);
     }
 
+    /// A woken task was put on no runqueue yet: a cgroup around it is throttled. Told after `woken`.
+    fn put_aside(&mut self, now: Nanos, id: TaskId, task: &Task) {
+        let _ = (now, id, task);
+    }
+
     /// A ready task was put on the runqueue of `to`: it woke up (`from` is `None`), or was moved.
     fn queued(&mut self, now: Nanos, id: TaskId, task: &Task, from: Option<PcpuId>, to: PcpuId) {
         let _ = (now, id, task, from, to);

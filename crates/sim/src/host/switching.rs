@@ -68,6 +68,16 @@ impl Host {
         }
     }
 
+    /// The scheduler has done with a wake-up; tells if it has put the task on no runqueue.
+    pub(crate) fn wakeup_over(&mut self, task: TaskId) {
+        let slot = &self.tasks[task.index()];
+        if let Some(observer) = &mut self.observer
+            && slot.runqueue().is_none()
+        {
+            observer.put_aside(self.now, task, slot);
+        }
+    }
+
     /// The running task leaves its pCPU, for [`TaskState::Waiting`] or [`TaskState::Ready`].
     /// Returns the pCPU and the work it did there.
     pub(crate) fn take_off(&mut self, task: TaskId, state: TaskState) -> Option<(PcpuId, Nanos)> {

@@ -101,6 +101,11 @@ fn clients_and_channels() {
             "[network]\ntcp_window = \"1GB\"\n[client.ping]",
             "corun: shop.toml:25: network.tcp_window: found \"1GB\", expected a size from 64KB to 6MB",
         ),
+        (
+            "interval = \"1ms\"",
+            "interval = \"999ns exp\"",
+            "corun: shop.toml:27: client.ping.interval: found \"999ns exp\", expected at least 1us",
+        ),
     ] {
         place.write("shop.toml", SHOP.replace(from, to));
         let error = place.refused(&["compare", "shop.toml", "--quiet"]);

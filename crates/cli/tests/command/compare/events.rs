@@ -262,6 +262,67 @@ fn who_is_woken_at_once_has_blocked_before() {
     }
 }
 
+/// More vCPUs than pCPUs, of which gangs are switched in together.
+const GANGS: &str = "[host]\npcpus = 4\n[run]\nduration = \"1s\"\n\
+                     [vm.a]\nvcpus = 4\nweight = 50\nworkload = \"cpu\"\n\
+                     [vm.b]\nvcpus = 2\nweight = 100\nworkload = \"cpu\"\n";
+
+/// A vCPU that goes from one pCPU to another is switched out there before it is switched in here, in the same
+/// nanosecond, too.
+#[test]
+fn who_is_switched_in_was_switched_out_before() {
+    let place = Place::new("events-order");
+    for policy in ["cosched-relaxed-all", "jupiter", "cosched-dt", "vsmtio"] {
+        recorded(&place, policy, GANGS);
+    }
+}
+
+/// A VM that often sleeps and may use a fifth of a pCPU.
+const QUOTA: &str = r#"
+[host]
+pcpus = 2
+housekeeping = 0
+[run]
+duration = "1s"
+warm_up = "0s"
+stagger = "0us"
+[vm.q]
+vcpus = 2
+cpu_max = "20ms/100ms"
+[[vm.q.thread]]
+count = 4
+program = "loop { compute 2ms exp; sleep 4ms exp }"
+[vm.h]
+vcpus = 2
+workload = "cpu"
+"#;
+
+/// Who is woken while its cgroup is throttled is woken then, and not when the period ends.
+#[test]
+fn vcpus_of_throttled_groups_are_woken_at_once() {
+    let place = Place::new("events-throttled");
+    for policy in ["fair", "balance", "eevdf", "cfs"] {
+        let (events, _) = recorded(&place, policy, QUOTA);
+        let mut woken: BTreeMap<String, String> = BTreeMap::new();
+        let mut wakeups = 0;
+        for line in events.lines().filter(|line| !line.starts_with('#')) {
+            let (head, event) = line.split_once(": ").unwrap();
+            let time = head.split_whitespace().next_back().unwrap();
+            let (event, who) = event.split_once(": ").unwrap_or((event, ""));
+            let who = who.split_whitespace().find(|word| word.starts_with("pid="));
+            if event == "sched_waking" {
+                woken.insert(who.unwrap().to_string(), time.to_string());
+            } else if event == "sched_wakeup" {
+                let since = woken.remove(who.unwrap());
+                assert_eq!(since.as_deref(), Some(time), "{policy}: {line}");
+                wakeups += 1;
+            }
+        }
+        assert!(woken.is_empty(), "{policy}: {woken:?}");
+        assert!(wakeups > 20, "{policy}: {wakeups}");
+    }
+}
+
 /// The thread between a VM and its disk is the VM's, and wakes its vCPUs.
 #[test]
 fn threads_of_a_vm_that_wake_its_vcpus_are_told() {

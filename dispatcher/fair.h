@@ -190,14 +190,15 @@ static inline u64 gang_clock(struct cpu_ctx *cpu, u64 here)
  * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock advances, to
  * `reached` at most. Not if the task may run out of turn, being urgent (gang_demand.h) or having a
  * deadline (gang_asymmetric.h), whether or not it is that which got it the pCPU, while other tasks
- * are there, nor if it `goes_on` with its turn (turn.h): the clock tells where turns begin.
- * Otherwise each part of a turn would advance the clock, and a task that wakes would be queued
- * behind others that were there before it.
+ * are there, nor if the clock `stands`: the task goes on with its turn (turn.h), or has the last
+ * one that its quota allows, before those who are parked (quota.h). The clock tells where turns
+ * begin. Otherwise each part of a turn would advance the clock, and a task that wakes would be
+ * queued behind others that were there before it.
  */
-static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
+static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool stands,
 			      u64 reached, u64 now)
 {
-	if (!goes_on && (!t->urgent_at || shared(cpu->nr) == 1))
+	if (!stands && (!t->urgent_at || shared(cpu->nr) == 1))
 		store(cpu->vnow, later(shared(cpu->vnow), reached));
 	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);

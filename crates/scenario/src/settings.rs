@@ -382,6 +382,7 @@ pub struct GuestKeys {
     pub ipi: Option<Nanos>,
     /// From one guest thread to another.
     pub thread_switch: Option<Nanos>,
+    pub futex: Option<Nanos>,
     /// How late sleeps may end.
     pub timer_slack: Option<Nanos>,
     /// The guest scheduler's latency.

@@ -294,6 +294,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         interrupt: table.duration("interrupt", GUEST),
         ipi: table.duration("ipi", GUEST),
         thread_switch: table.duration("thread_switch", GUEST),
+        futex: table.duration("futex", GUEST),
         timer_slack: table.duration("timer_slack", GUEST),
         latency: table.duration("latency", GUEST),
         min_granularity: table.duration("min_granularity", GUEST),

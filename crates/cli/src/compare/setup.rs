@@ -332,6 +332,7 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     set(&mut params.interrupt, keys.interrupt);
     set(&mut params.ipi, keys.ipi);
     set(&mut params.thread_switch, keys.thread_switch);
+    set(&mut params.futex, keys.futex);
     set(&mut params.timer_slack, keys.timer_slack);
     set(&mut params.latency, keys.latency);
     set(&mut params.min_granularity, keys.min_granularity);

@@ -5,6 +5,7 @@
 //! one that waits longest and is lost if none does; the woken thread takes the mutex again before
 //! it goes on, and may have to wait for that, too.
 
+use super::mutex::Locking;
 use super::thread::Doing;
 use super::vm::Vm;
 use crate::host::{Host, Span};
@@ -34,17 +35,20 @@ impl Vm {
             self.tell_begin(host, thread, Span::ConditionWait, condition);
             self.block(host, vcpu, thread, Doing::Off);
             if let Some(mutex) = mutex {
+                self.threads[thread as usize].locking = Locking::AtCondition;
                 self.unlock_mutex(host, vcpu, thread, mutex);
             }
             return;
         }
-        match mutex {
-            // Ends the operation if it gets the mutex, else comes here again once it is free.
+        let goes_on = match mutex {
+            // Ends the operation if it gets the mutex, else comes here again.
             Some(mutex) => self.lock_mutex(host, vcpu, thread, mutex),
-            None => state.code.done(),
-        }
-        let state = &mut self.threads[thread as usize];
-        state.signalled = state.doing == Doing::Off;
+            None => {
+                state.code.done();
+                true
+            }
+        };
+        self.threads[thread as usize].signalled = !goes_on;
     }
 
     /// Wakes the first waiter, or all of them.

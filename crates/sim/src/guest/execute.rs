@@ -13,7 +13,9 @@ impl Vm {
         let op = state.code.current();
         match op {
             // These are tried again after the thread was woken.
-            Op::MutexLock(mutex) => self.lock_mutex(host, vcpu, thread, mutex),
+            Op::MutexLock(mutex) => {
+                self.lock_mutex(host, vcpu, thread, mutex);
+            }
             Op::Send(queue) => self.send(host, vcpu, thread, queue),
             Op::Recv(queue) => self.receive(host, vcpu, thread, queue),
             Op::Wait { condition, mutex } => {

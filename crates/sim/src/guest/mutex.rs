@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Blocking locks: a futex-based mutex.
+//! Blocking locks: the mutex of glibc, on a futex.
 //!
-//! A waiter leaves its vCPU. The releaser frees the lock and wakes the first waiter, which tries
-//! again when it runs; another thread may have taken the lock by then, as with Linux futexes. Then
-//! it waits again, in front.
+//! Who finds it taken says so in the futex (2 instead of 1) and asks the kernel to sleep. That looks
+//! once more first: if the mutex was let go meanwhile, nobody sleeps, and the thread tries again. So of
+//! locks that are held for less time than a system call takes, few waiters ever leave their vCPU. Who
+//! lets a mutex go calls the kernel only if somebody has said that it waits; the first waiter is woken
+//! and tries again when it runs. Another thread may have taken the mutex by then; then it waits behind
+//! the others (`__lll_lock_wait` of glibc's nptl/lowlevellock.c; `futex_wait_setup()` and `futex_wake()`
+//! of the kernel).
 
 use super::thread::Doing;
 use super::vm::Vm;
@@ -14,28 +18,57 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(super) struct Mutex {
     owner: Option<u32>,
+    /// Has somebody said that it waits? The 2 in the futex, where 1 is a mutex that is only taken.
+    contended: bool,
     waiters: VecDeque<u32>,
 }
 
+/// How far a thread is that wants a mutex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Locking {
+    /// It has not tried yet.
+    New,
+    /// Asked the kernel to sleep, which looks at the mutex once more.
+    Calls,
+    /// Woken by who let it go, to try again.
+    Woken,
+    /// Waits at a condition; it will take the mutex again as one that others may wait for, too.
+    AtCondition,
+}
+
 impl Vm {
-    /// A thread tries to get a mutex, and waits if it cannot.
-    pub(super) fn lock_mutex(&mut self, host: &mut Host, vcpu: u32, thread: u32, mutex: u32) {
+    /// A thread tries to get a mutex, and waits if it cannot. True if it has it.
+    pub(super) fn lock_mutex(
+        &mut self,
+        host: &mut Host,
+        vcpu: u32,
+        thread: u32,
+        mutex: u32,
+    ) -> bool {
         let slot = &mut self.mutexes[mutex as usize];
         let state = &mut self.threads[thread as usize];
-        let again = std::mem::replace(&mut state.retries, false);
+        let locking = std::mem::replace(&mut state.locking, Locking::Calls);
         if slot.owner.is_none() {
             slot.owner = Some(thread);
+            // One that has waited cannot know whether others do.
+            slot.contended = locking != Locking::New;
+            state.locking = Locking::New;
             state.code.done();
             self.tell_end(host, thread, Span::MutexWait, mutex);
-            return self.tell_begin(host, thread, Span::MutexHold, mutex);
+            self.tell_begin(host, thread, Span::MutexHold, mutex);
+            return true;
         }
-        if again {
-            slot.waiters.push_front(thread);
-        } else {
+        if locking == Locking::Calls && slot.contended {
             slot.waiters.push_back(thread);
+            self.block(host, vcpu, thread, Doing::Off);
+            return false;
         }
-        self.tell_begin(host, thread, Span::MutexWait, mutex);
-        self.block(host, vcpu, thread, Doing::Off);
+        slot.contended = true;
+        self.vcpus[vcpu as usize].overhead += self.params.futex;
+        if matches!(locking, Locking::New | Locking::AtCondition) {
+            self.tell_begin(host, thread, Span::MutexWait, mutex);
+        }
+        false
     }
 
     /// The thread that has `vcpu` lets a mutex go.
@@ -43,8 +76,12 @@ impl Vm {
         self.tell_end(host, thread, Span::MutexHold, mutex);
         let slot = &mut self.mutexes[mutex as usize];
         slot.owner = None;
+        if !std::mem::take(&mut slot.contended) {
+            return;
+        }
+        self.vcpus[vcpu as usize].overhead += self.params.futex;
         if let Some(next) = slot.waiters.pop_front() {
-            self.threads[next as usize].retries = true;
+            self.threads[next as usize].locking = Locking::Woken;
             self.wake(host, next, vcpu);
         }
     }

@@ -67,6 +67,9 @@ pub struct GuestParams {
     pub ipi: Nanos,
     /// From one guest thread to another. 1.5 us: lmbench `lat_ctx` on x86, 1–2 us.
     pub thread_switch: Nanos,
+    /// A futex call that neither sleeps nor wakes. 300 ns: measured on Linux 6.18 on an AMD EPYC with its
+    /// mitigations, `FUTEX_WAIT` for another value and `FUTEX_WAKE` without waiters 0.3-0.45 us.
+    pub futex: Nanos,
     /// How late sleeps may end. 50 us: `PR_SET_TIMERSLACK`'s default.
     pub timer_slack: Nanos,
     /// Time in which each runnable thread of a vCPU should run once, for one vCPU; multiplied by
@@ -124,6 +127,7 @@ impl Default for GuestParams {
             interrupt: 2 * US,
             ipi: 1_500,
             thread_switch: 1_500,
+            futex: 300,
             timer_slack: 50 * US,
             latency: 6 * MS,
             min_granularity: 750 * US,
@@ -247,6 +251,7 @@ impl GuestParams {
             ("interrupt", self.interrupt),
             ("ipi", self.ipi),
             ("thread_switch", self.thread_switch),
+            ("futex", self.futex),
             ("timer_slack", self.timer_slack),
             ("latency", self.latency),
             ("min_granularity", self.min_granularity),
@@ -339,6 +344,13 @@ fn work(default: &GuestParams) -> Vec<Parameter> {
             default.thread_switch,
             "lmbench `lat_ctx` on x86: 1-2 µs",
             "0.5 to 6 µs on experiments/example.toml",
+        ),
+        time(
+            "vm.*.guest.futex",
+            "a futex call that neither sleeps nor wakes, which is also how long a waiter is on its way to sleep",
+            default.futex,
+            "measured: 0.3-0.45 µs (Linux 6.18, AMD EPYC, with mitigations)",
+            "not varied",
         ),
         time(
             "vm.*.guest.timer_slack",

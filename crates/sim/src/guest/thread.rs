@@ -3,6 +3,7 @@
 
 use super::condition_barrier::Meeting;
 use super::group::Turn;
+use super::mutex::Locking;
 use super::net::Talk;
 use super::placing::Wakes;
 use crate::host::Profile;
@@ -79,8 +80,8 @@ pub(super) struct Thread {
     pub steals: bool,
     /// Spinning since the last pause-loop exit.
     pub ple_spun: Nanos,
-    /// Woken for a mutex it had waited for: it keeps its place at the front.
-    pub retries: bool,
+    /// How far it is with the mutex that it wants.
+    pub locking: Locking,
     /// Woken by a signal; what is left is to take the mutex again.
     pub signalled: bool,
     /// Where it is in a condition barrier.
@@ -117,7 +118,7 @@ impl Thread {
             spun: 0,
             steals: false,
             ple_spun: 0,
-            retries: false,
+            locking: Locking::New,
             signalled: false,
             meeting: Meeting::Outside,
             turn: Turn::Waits,

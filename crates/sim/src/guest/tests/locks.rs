@@ -2,6 +2,7 @@
 //! Locks between vCPUs that come and go.
 
 use super::*;
+use crate::load::Achieved;
 use corun_model::time::US;
 
 const HOG: &str = "loop { compute 100ms }";
@@ -225,6 +226,64 @@ fn a_mutex_waiter_leaves_its_vcpu() {
     assert_eq!(outcome.vms[0].achieved.spin, 0);
     let run: Nanos = outcome.vms[0].vcpus.iter().map(|vcpu| vcpu.run).sum();
     assert!((run as i64 - SEC as i64).abs() < 10, "{run}");
+}
+
+/// Two threads that take a mutex for so long after each microsecond, in a guest whose futex calls take `futex`;
+/// the rounds of both, and what they slept and called.
+fn rounds_of_two(held: Nanos, futex: Nanos) -> (f64, Achieved) {
+    let params = GuestParams { futex, ..free() };
+    let program = format!("loop {{ mutex m {{ compute {held}ns }}; compute 1us; count }}");
+    let outcome = run(2, 10 * MS, vec![vm("a", params, &[program.as_str(); 2])]);
+    (throughput(&outcome, 0), outcome.vms[0].achieved.clone())
+}
+
+#[test]
+fn who_asks_to_sleep_for_a_mutex_that_is_let_go_meanwhile_tries_again() {
+    // The first meets the second once: it calls for 300 ns, while the other lets go after 100 and calls, too, to wake
+    // nobody. From then on they are 200 ns apart, and each is out before the other comes.
+    let (rounds, done) = rounds_of_two(100, 300);
+    assert!(
+        (rounds / (2.0 * 1e9 / 1100.0) - 1.0).abs() < 0.001,
+        "{rounds}"
+    );
+    assert_eq!(done.thread_switches, 0);
+    // Without a second look both sleep.
+    let (_, slept) = rounds_of_two(100, 0);
+    assert!(slept.thread_switches > 1_000, "{}", slept.thread_switches);
+    // A lock held for longer than a call takes is worth sleeping for.
+    let (_, slept) = rounds_of_two(10_000, 300);
+    assert!(slept.thread_switches > 10_000, "{}", slept.thread_switches);
+    // Who is alone calls nobody.
+    let alone = run(
+        1,
+        10 * MS,
+        vec![vm(
+            "a",
+            GuestParams {
+                futex: 300,
+                ..free()
+            },
+            &["loop { mutex m { compute 1us } }"],
+        )],
+    );
+    assert_eq!(alone.vms[0].achieved.kernel, 0);
+}
+
+#[test]
+fn who_is_signalled_has_the_mutex_before_it_goes_on() {
+    // The signaller keeps the mutex for so long after each of its signals, one in a millisecond.
+    let signals = |held: Nanos, futex: Nanos| {
+        let params = GuestParams { futex, ..free() };
+        let signaller =
+            format!("loop {{ every 1ms; mutex m {{ signal ready; compute {held}ns }} }}");
+        let waiter = "loop { mutex m { wait ready }; compute 10us; count }";
+        let outcome = run(2, 10 * MS, vec![vm("a", params, &[&signaller, waiter])]);
+        throughput(&outcome, 0)
+    };
+    for (held, futex) in [(100, 0), (100, 300), (200_000, 0), (200_000, 300)] {
+        let seen = signals(held, futex);
+        assert!((seen - 1000.0).abs() < 2.0, "{held} {futex}: {seen}");
+    }
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn free() -> GuestParams {
         interrupt: 0,
         ipi: 0,
         thread_switch: 0,
+        futex: 0,
         timer_slack: 0,
         ..GuestParams::default()
     }

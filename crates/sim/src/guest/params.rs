@@ -350,7 +350,7 @@ fn work(default: &GuestParams) -> Vec<Parameter> {
             "a futex call that neither sleeps nor wakes, which is also how long a waiter is on its way to sleep",
             default.futex,
             "measured: 0.3-0.45 µs (Linux 6.18, AMD EPYC, with mitigations)",
-            "not varied",
+            "100 to 1200 ns on experiments/example.toml, its locks as mutexes",
         ),
         time(
             "vm.*.guest.timer_slack",

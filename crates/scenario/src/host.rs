@@ -227,6 +227,7 @@ fn credit(table: Reader<'_>) -> CreditKeys {
     let keys = CreditKeys {
         // Xen's own bounds.
         slice: table.duration("slice", MS..=SEC),
+        boot_slice: table.duration("boot_slice", MS..=SEC),
         ratelimit: table.duration("ratelimit", 0..=500 * MS),
         boost: table.flag("boost"),
     };

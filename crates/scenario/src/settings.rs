@@ -267,6 +267,8 @@ pub struct RrKeys {
 pub struct CreditKeys {
     /// How long a vCPU runs, and the period of accounting.
     pub slice: Option<Nanos>,
+    /// The slice that ticks and credits stay made for.
+    pub boot_slice: Option<Nanos>,
     /// How long a vCPU runs before another may preempt it; 0: not protected.
     pub ratelimit: Option<Nanos>,
     /// Do vCPUs wake up with priority BOOST?
@@ -382,6 +384,7 @@ pub struct GuestKeys {
     pub ipi: Option<Nanos>,
     /// From one guest thread to another.
     pub thread_switch: Option<Nanos>,
+    /// A futex call that neither sleeps nor wakes.
     pub futex: Option<Nanos>,
     /// How late sleeps may end.
     pub timer_slack: Option<Nanos>,

@@ -593,6 +593,7 @@ fn rr_params(said: &Schedulers) -> RrParams {
 fn credit_params(said: &Schedulers) -> CreditParams {
     let (keys, mut params) = (&said.credit, CreditParams::default());
     set(&mut params.slice, keys.slice);
+    params.boot_slice = keys.boot_slice;
     set(&mut params.ratelimit, keys.ratelimit);
     set(&mut params.boost, keys.boost);
     params

@@ -9,6 +9,10 @@ pub struct CreditParams {
     /// How long a vCPU runs before others of its priority get a turn, and the period of accounting
     /// (`sched_credit_tslice_ms`): 1 ms to 1 s. Xen itself takes whole milliseconds.
     pub slice: Nanos,
+    /// The slice at boot, 1 ms to 1 s, if ticks and the credits of an accounting stay what they were with it:
+    /// until 4.3 `xl sched-credit -t` changed `tslice_ms` only, that is turns and how often accounting is
+    /// (`csched_sys_cntl()`; mended by commit 1320b8100c of November 2013). `None`: they follow the slice.
+    pub boot_slice: Option<Nanos>,
     /// So long a vCPU runs before another one may preempt it (`sched_ratelimit_us`), at most a
     /// slice; 0: not protected.
     pub ratelimit: Nanos,
@@ -20,6 +24,7 @@ impl Default for CreditParams {
     fn default() -> Self {
         Self {
             slice: 30 * MS,
+            boot_slice: None,
             ratelimit: MS,
             boost: true,
         }
@@ -44,6 +49,7 @@ impl CreditParams {
         let slice = self.slice.clamp(SLICES.0, SLICES.1);
         Self {
             slice,
+            boot_slice: self.boot_slice.map(|it| it.clamp(SLICES.0, SLICES.1)),
             ratelimit: self.ratelimit.min(slice),
             ..self
         }
@@ -51,15 +57,16 @@ impl CreditParams {
 
     /// The period of the tick that finds out which vCPU is using a pCPU (`__csched_set_tslice()`).
     pub(super) fn tick(&self) -> Nanos {
-        match self.slice < TICKS_PER_SLICE * MS {
-            true => self.slice,
-            false => self.slice / TICKS_PER_SLICE,
+        let slice = self.boot_slice.unwrap_or(self.slice);
+        match slice < TICKS_PER_SLICE * MS {
+            true => slice,
+            false => slice / TICKS_PER_SLICE,
         }
     }
 
-    /// What running for a slice costs.
+    /// What an accounting hands out for each pCPU: what running for a slice costs, or for the one at boot.
     pub(super) fn credits_per_slice(&self) -> i64 {
-        (self.slice * CREDITS_PER_MS / MS) as i64
+        (self.boot_slice.unwrap_or(self.slice) * CREDITS_PER_MS / MS) as i64
     }
 }
 
@@ -74,6 +81,13 @@ pub fn parameters() -> Vec<Parameter> {
             Value::Time(default.slice),
             "Xen, xen/common/sched/credit.c: CSCHED_DEFAULT_TSLICE_MS",
             "1 ms to 100 ms in tests; Xen accepts 1 ms to 1 s",
+        ),
+        of(
+            "scheduler.credit.boot_slice",
+            "the slice that ticks and credits stay made for when it is changed later",
+            Value::None,
+            "Xen, csched_sys_cntl(): until 4.3; since 4.4 (commit 1320b8100c) they follow the slice",
+            "30 ms in experiments/aql/calibration.toml",
         ),
         of(
             "scheduler.credit.ratelimit",
@@ -132,6 +146,14 @@ mod tests {
             (2 * MS, 20)
         );
         assert_eq!(of(3 * MS).tick(), MS);
+        let changed = CreditParams {
+            boot_slice: Some(30 * MS),
+            ..of(2 * MS)
+        };
+        assert_eq!(
+            (changed.tick(), changed.credits_per_slice()),
+            (10 * MS, 300)
+        );
         assert_eq!(of(0).bounded().slice, MS);
         assert_eq!(of(2 * MS).bounded().ratelimit, MS);
         let strict = CreditParams {

@@ -3,7 +3,7 @@
 //! 2016, §4.3): one scheduler with one accounting, in which pCPUs differ by their slice and vCPUs are
 //! bound to the pCPUs of their pool. Ticks and accounting keep the period that `[scheduler.credit]`
 //! says, unless all vCPUs are to have one slice: that is what `xl sched-credit -t` does, which sets ticks
-//! and accounting with it (`__csched_set_tslice()`). The paper says so: "a CPU pool is represented by a single data
+//! and accounting with it (`__csched_set_tslice()`), or accounting alone (`boot_slice`). The paper says so: "a CPU pool is represented by a single data
 //! structure", which is where Xen keeps accounting, and "we use the same data structure for all CPU pools".
 //!
 //! It also counts on the scheduler being fair within a pool. So what a vCPU may owe and save up is what its turn

@@ -342,7 +342,7 @@ proptest! {
         // A busy pCPU's tick sends the current one away, but if that was not active before, not the
         // first that finds it: each of up to 23 in a queue may have a slice first.
         let patience = if scene.is_free() { 24 * slice } else { Nanos::MAX };
-        let params = CreditParams { slice, ratelimit, boost };
+        let params = CreditParams { slice, ratelimit, boost, ..CreditParams::default() };
         shared::is_served(scene, patience, |host| Credit::new(params, 1, host))?;
     }
 }

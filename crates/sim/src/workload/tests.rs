@@ -201,7 +201,8 @@ fn presets_are_programs() {
         assert!(preset.threads(0).is_ok());
     }
     assert!(preset("no such thing").is_none());
-    assert_eq!(preset("x264").unwrap().default_threads(4), 6);
+    assert_eq!(preset("x264").unwrap().default_threads(4), 4);
+    assert_eq!(preset("parsec-x264").unwrap().default_threads(4), 6);
 }
 
 /// Name and text of each thread.

@@ -56,22 +56,26 @@ pub(super) const ALL: &[Preset] = &[
     ),
     Preset::new(
         "x264",
-        "Video encoding as the Phoronix test of that time does it (profile x264 1.0.0: x264 of 2009-11-18 \
-         with its defaults on soccer_4cif.y4m, 704x576; balance paper: multi-threaded, CPU-bound, frames \
-         per second). Frame threads, 1.5 per CPU: a main thread takes a frame's type from the lookahead's \
-         thread, starts the frame, and waits for the oldest one, so that frames end in order. Three \
-         B-frames follow each P-frame (at most three, x264_param_default(); assumed always); a row of \
-         macroblocks waits until the P-frame that it refers to is 4 rows ahead (mv_range_thread of 40 \
-         lines for 6 threads, and 24 for deblocking). A row of 44 macroblocks takes 1540 us: 35 us each \
-         make about 30 frames/s of 640x360 on one core, the order of 2.66 GHz Core 2 (assumed; with x264's \
-         assembler: the test's script configures it with --disable-asm, which makes rows several times as \
-         long; by how much was not found); ±30 % for differences in content (assumed). Deciding on types is a tenth of that work (assumed; x264 has \
-         given it a sixth of its threads since 2012, whatever the settings), on at most 2 n + 2 frames \
+        "Video encoding as the Phoronix test of 2010 does it (profile x264 1.1.0, from November 2009 to \
+         November 2010: x264 of 2009-11-18 with its assembler, `--threads` as many as cores, else \
+         defaults, on soccer_4cif.y4m, 704x576; balance paper: multi-threaded, CPU-bound, frames per \
+         second). A main thread takes a frame's type from the lookahead's thread, starts the frame, and \
+         waits for the oldest one, so that frames end in order. A row of macroblocks waits until the \
+         P-frame that it refers to is far enough ahead, 6 rows with four frame threads \
+         (x264_validate_parameters(): mv_range_thread of 72 lines, and 24 for filters). That test's clip \
+         could not be had; that version was run on three others, scaled to 704x576 (132, 250 and 120 \
+         frames, on an AMD EPYC): a P-frame took 2.1, 2.2 and 2.4 times a B-frame's CPU time and had 1.0, \
+         1.1 and 1.8 B-frames after it, and deciding on types took 14, 16 and 12 % of encoding's. Here a \
+         P-frame takes 2.1 times as long and has one B-frame after it, and deciding takes 13 %. (By the \
+         rules above and the CPU time of each of those frames, four frame threads are busy for 67, 79 and \
+         66 % of the time; with these figures for 74 %.) A row of 44 macroblocks takes 1540 us on \
+         average: 35 us each make about 30 frames/s of 640x360 on one core, the order of 2.66 GHz Core 2 \
+         (assumed); ±30 % for differences in content (assumed). The lookahead has at most 2 n + 2 frames \
          that are neither encoded nor among the 40 looked ahead at; reading and copying a frame of 600 KB \
          and halving it take 2 ms (assumed). Working set of a frame thread: 48 rows of pixels of three \
-         frames, each in four planes 768 wide (whole, and between pixels in three directions), 12 x 37 KB, \
-         and some 60 KB of colour and of the frames read and written; each line is used in each row.",
-        Shape::Own(|vcpus| vcpus.saturating_mul(3).div_ceil(2), x264::threads),
+         frames, each in four planes 768 wide (whole, and between pixels in three directions), 12 x 37 \
+         KB, and some 60 KB of colour and of the frames read and written; each line is used in each row.",
+        Shape::Own(|vcpus| vcpus, x264::threads),
     ),
     Preset::new(
         "compile",

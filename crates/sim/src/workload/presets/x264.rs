@@ -8,26 +8,79 @@
 
 use std::fmt::Write;
 
-/// Rows of macroblocks in a frame of 576 lines.
-const ROWS: u32 = 36;
-/// How many rows a frame that is referred to must be ahead.
-const AHEAD: u32 = 4;
-/// A P-frame and the B-frames after it.
-const GROUP: u32 = 4;
+/// Lines of a frame, and of a row of macroblocks.
+const LINES: u32 = 576;
+const ROW: u32 = 16;
+/// Rows of macroblocks in a frame.
+const ROWS: u32 = LINES / ROW;
+/// By how many lines deblocking and interpolation are behind (X264_THREAD_HEIGHT).
+const FILTERED: u32 = 24;
 /// What it takes to look under a mutex how far another is (assumed: the order of a system call).
 const CALL: &str = "compute 1us";
 
-/// So many frame threads, the main thread and the lookahead's.
+/// How frames depend on each other, and what they take.
+struct Encoding {
+    /// A P-frame and the B-frames after it.
+    group: u32,
+    /// How many rows a frame that is referred to must be ahead.
+    ahead: u32,
+    /// What a row of a P-frame takes.
+    p_row: &'static str,
+    /// What a row of a B-frame takes.
+    b_row: &'static str,
+    /// What it takes to decide on the types of a group.
+    decide: &'static str,
+}
+
+/// The Phoronix test's: so many frame threads, the main thread and the lookahead's.
 pub(super) fn threads(encoders: u32) -> Vec<(String, String)> {
+    let encoding = Encoding {
+        group: 2,
+        ahead: ahead(encoders.max(1)),
+        p_row: "compute 2090us ±30%",
+        b_row: "compute 995us ±30%",
+        decide: "compute 14ms ±30%",
+    };
+    all(&encoding, encoders)
+}
+
+/// PARSEC's: frames alike.
+pub(super) fn parsec(encoders: u32) -> Vec<(String, String)> {
+    let encoding = Encoding {
+        group: 4,
+        ahead: 4,
+        p_row: "compute 1540us ±30%",
+        b_row: "compute 1540us ±30%",
+        decide: "compute 22ms ±30%",
+    };
+    all(&encoding, encoders)
+}
+
+/// How many rows ahead a frame must be with so many frame threads: the reach of motion vectors
+/// that x264_validate_parameters() gives each of them, and what filters are behind.
+fn ahead(encoders: u32) -> u32 {
+    let half = ((LINES + FILTERED) / encoders).saturating_sub(FILTERED) / 2;
+    // At least i_me_range, at most what level 3 allows.
+    let reach = half.clamp(16, 256);
+    // A multiple of a row with what filters are behind.
+    let filtered = FILTERED.next_multiple_of(ROW) - FILTERED;
+    let whole = reach / ROW * ROW + filtered;
+    let reach = if whole < reach { whole + ROW } else { whole };
+    (reach + FILTERED) / ROW
+}
+
+fn all(encoding: &Encoding, encoders: u32) -> Vec<(String, String)> {
     let encoders = encoders.max(1);
-    let rounds = [1, 2, 4]
-        .into_iter()
-        .find(|n| (encoders * n).is_multiple_of(GROUP));
-    let ring = encoders * rounds.unwrap_or(GROUP);
-    let encoder = |n| (format!("encoder{n}"), encoder(n, encoders, ring));
+    let rounds = (1..=encoding.group).find(|n| (encoders * n).is_multiple_of(encoding.group));
+    let ring = encoders * rounds.unwrap_or(encoding.group);
+    let encoder = |n| {
+        let text = encoder(encoding, n, encoders, ring);
+        (format!("encoder{n}"), text)
+    };
     let mut all: Vec<_> = (0..encoders).map(encoder).collect();
-    all.push(("x264".to_string(), main_thread(encoders, ring)));
-    all.push(("lookahead".to_string(), lookahead()));
+    let main = main_thread(encoding, encoders, ring);
+    all.push(("x264".to_string(), main));
+    all.push(("lookahead".to_string(), lookahead(encoding)));
     all
 }
 
@@ -37,26 +90,28 @@ fn rows(from: u32, to: u32) -> String {
 }
 
 /// The frames of one thread.
-fn encoder(number: u32, encoders: u32, ring: u32) -> String {
+fn encoder(encoding: &Encoding, number: u32, encoders: u32, ring: u32) -> String {
     let frames = (number..ring).step_by(encoders as usize);
-    let frames: Vec<_> = frames.map(|frame| encode(frame, number, ring)).collect();
+    let encode = |frame| encode(encoding, frame, number, ring);
+    let frames: Vec<_> = frames.map(encode).collect();
     format!("memory 500KB 5/us; loop {{ {} }}", frames.join("; "))
 }
 
 /// A frame: every row waits for the one of the frame that it refers to.
-fn encode(frame: u32, number: u32, ring: u32) -> String {
-    let own = frame / GROUP * GROUP;
-    let (refers_to, readers) = match frame == own {
+fn encode(encoding: &Encoding, frame: u32, number: u32, ring: u32) -> String {
+    let group = encoding.group;
+    let own = frame / group * group;
+    let (refers_to, readers, row) = match frame == own {
         // The B-frames and the next P-frame refer to it.
-        true => ((frame + ring - GROUP) % ring, GROUP),
-        false => (own, 0),
+        true => ((frame + ring - group) % ring, group, encoding.p_row),
+        false => (own, 0, encoding.b_row),
     };
-    let mut row = "compute 1540us ±30%".to_string();
+    let mut row = row.to_string();
     for n in 1..=readers {
         row += &format!("; send {}", rows(frame, (frame + n) % ring));
     }
     let needed = rows(refers_to, frame);
-    let (edge, middle) = (AHEAD - 1, ROWS + 1 - AHEAD);
+    let (edge, middle) = (encoding.ahead - 1, ROWS + 1 - encoding.ahead);
     format!(
         "recv start{number}; loop {edge} {{ recv {needed}; {CALL} }}; \
          loop {middle} {{ recv {needed}; {row} }}; loop {edge} {{ {row} }}; \
@@ -65,21 +120,21 @@ fn encode(frame: u32, number: u32, ring: u32) -> String {
 }
 
 /// Gives frames to the lookahead, starts them, and has the oldest one ended each time.
-fn main_thread(encoders: u32, ring: u32) -> String {
+fn main_thread(encoding: &Encoding, encoders: u32, ring: u32) -> String {
     let mut text = format!("queue input {}; ", encoders + 6);
     for number in 0..encoders {
         let _ = write!(text, "queue start{number} 1; queue end{number} 1; ");
     }
     // A thread that refers to a frame takes all of its rows: those of two frames are the most there
     // are.
-    for frame in (0..ring).step_by(GROUP as usize) {
-        for n in 1..=GROUP {
+    for frame in (0..ring).step_by(encoding.group as usize) {
+        for n in 1..=encoding.group {
             let rows = rows(frame, (frame + n) % ring);
             let _ = write!(text, "queue {rows} {}; ", 2 * ROWS);
         }
     }
     // The first frame refers to none.
-    let first = rows(ring - GROUP, 0);
+    let first = rows(ring - encoding.group, 0);
     let _ = write!(text, "loop {ROWS} {{ send {first}; {CALL} }}; ");
     let read = "compute 2ms ±10%; send input";
     let _ = write!(text, "loop {} {{ {read} }}; ", 2 * encoders + 2);
@@ -96,10 +151,11 @@ fn main_thread(encoders: u32, ring: u32) -> String {
 }
 
 /// Decides on the types of a group of frames at once.
-fn lookahead() -> String {
+fn lookahead(encoding: &Encoding) -> String {
+    let (group, decide) = (encoding.group, encoding.decide);
     format!(
-        "queue types 64; loop {{ loop {GROUP} {{ recv input; {CALL} }}; compute 22ms ±30%; \
-         loop {GROUP} {{ send types; {CALL} }} }}"
+        "queue types 64; loop {{ loop {group} {{ recv input; {CALL} }}; {decide}; \
+         loop {group} {{ send types; {CALL} }} }}"
     )
 }
 
@@ -112,8 +168,12 @@ mod tests {
     /// a round brings as many rows as it takes.
     #[test]
     fn every_row_sent_is_received() {
-        for encoders in [1, 2, 3, 4, 6, 12] {
-            let all = threads(encoders);
+        let numbers = [1, 2, 3, 4, 6, 12];
+        for (encoders, all) in numbers
+            .map(|n| (n, threads(n)))
+            .into_iter()
+            .chain(numbers.map(|n| (n, parsec(n))))
+        {
             assert_eq!(all.len(), encoders as usize + 2);
             let mut balance: BTreeMap<String, i64> = BTreeMap::new();
             for (name, text) in all.iter().filter(|(name, _)| name.starts_with("encoder")) {
@@ -139,5 +199,23 @@ mod tests {
                 "{encoders}: {balance:?}"
             );
         }
+    }
+
+    /// By x264_validate_parameters() with 576 lines: mv_range_thread is 264, 152, 88, 72 and 40 lines, and
+    /// 24 at least; a row begins when so much and 24 lines more are done.
+    #[test]
+    fn more_threads_reach_less_far() {
+        let numbers = [1, 2, 3, 4, 6, 8, 12, 24];
+        assert_eq!(numbers.map(ahead), [18, 11, 7, 6, 4, 4, 3, 3]);
+    }
+
+    /// A P-frame takes twice a B-frame's time, so the frame threads of a group are not busy all the time.
+    #[test]
+    fn rows_of_frames_differ() {
+        let all = threads(4);
+        assert!(all[0].1.contains("compute 2090us") && !all[0].1.contains("compute 995us"));
+        assert!(all[1].1.contains("compute 995us") && !all[1].1.contains("compute 2090us"));
+        // Six rows ahead: none of the first frame's are waited for after row 31.
+        assert!(all[1].1.contains("loop 5 { recv") && all[1].1.contains("loop 31 { recv"));
     }
 }

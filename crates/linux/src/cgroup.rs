@@ -8,6 +8,7 @@
 //! service is made for one thing, so processes that are no VMs may be in it as well; a slice is made for many, even
 //! while only one VM is in it.
 
+use corun_model::Nanos;
 use corun_policies::weighing::{self, PARTS, Place};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,6 +32,14 @@ pub(crate) fn weight_at(cgroup: &Path) -> Option<u32> {
         .parse()
         .ok()
         .filter(|weight| (1..=10_000).contains(weight))
+}
+
+/// `cpu.max` of the cgroup with this directory, as pCPU time in a second, ns; `None`: no limit.
+fn quota_at(cgroup: &Path) -> Option<Nanos> {
+    let max = fs::read_to_string(cgroup.join("cpu.max")).ok()?;
+    let (time, period) = max.trim().split_once(' ')?;
+    let (time, period): (Nanos, Nanos) = (time.parse().ok()?, period.parse().ok()?);
+    (time > 0 && period > 0).then(|| weighing::Cgroup::per_second(time, period))
 }
 
 /// Cgroups by their directories, as read in one look: those that are around many VMs are read once.
@@ -79,7 +88,13 @@ impl Known {
         let id = || fs::metadata(cgroup).ok().map(|it| it.ino());
         Self {
             weight,
-            member: in_parts.and_then(|weight| Some(weighing::Cgroup { id: id()?, weight })),
+            member: in_parts.and_then(|weight| {
+                Some(weighing::Cgroup {
+                    id: id()?,
+                    weight,
+                    quota: quota_at(cgroup),
+                })
+            }),
         }
     }
 }
@@ -233,6 +248,35 @@ mod tests {
         let plain = of(Some("low.slice/plain"), "/");
         assert_eq!((plain.0, plain.1), (vec![10_000], false));
         assert_eq!((of(None, "/").0, of(None, "/..").0), (vec![], vec![]));
+    }
+
+    /// pCPU time in a second of the cgroups around.
+    #[test]
+    fn quotas_around_a_vm_count() {
+        let root = tree(&[
+            ("slice", "", "100\n"),
+            ("slice/plain", "", "100\n"),
+            ("slice/plain/a", "7\n", "100\n"),
+            ("slice/b", "8\n", "100\n"),
+        ]);
+        let said = [
+            ("slice", "150000 100000\n"),
+            ("slice/plain", "max 100000\n"),
+            ("slice/plain/a", "5000 20000\n"),
+            ("slice/b", "0 x\n"),
+        ];
+        for (cgroup, max) in said {
+            fs::write(root.path().join(cgroup).join("cpu.max"), max).unwrap();
+        }
+        let mut read = Read::new();
+        let mut of = |own: &str| -> Vec<Option<Nanos>> {
+            let own = root.path().join(own);
+            let place = place(root.path(), Some(&own), "/", &mut read);
+            place.around.iter().map(|cgroup| cgroup.quota).collect()
+        };
+        let outer = Some(1_500_000_000);
+        assert_eq!(of("slice/plain/a"), [outer, None, Some(250_000_000)]);
+        assert_eq!(of("slice/b"), [outer, None]);
     }
 
     #[test]

@@ -406,6 +406,7 @@ impl Control {
             vm: vm.vm,
             weight: vm.weight,
             effective: None,
+            quotas: Vec::new(),
             cookie: self.cookies.of(vm.vm),
             vcpus: {
                 tids.clear();

@@ -146,6 +146,7 @@ impl Observer {
                 vm: number,
                 weight: vm.group.weight,
                 effective: None,
+                quotas: Vec::new(),
                 cookie: cookies::shown(number, cookie),
                 vcpus,
             });

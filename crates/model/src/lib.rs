@@ -31,8 +31,8 @@ pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{
     AwaitedHidden, Claim, Demand, Doing, HostSeen, NEUTRAL_WEIGHT, PcpuPlan, Placement, Plan, Pool,
-    SmtOrder, Snapshot, Status, TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus,
-    Wakers,
+    Quota, SmtOrder, Snapshot, Status, TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen,
+    VmStatus, Wakers,
 };
 pub use presence::Presence;
 pub use sharing::Sharing;

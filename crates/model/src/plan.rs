@@ -175,6 +175,15 @@ impl HostSeen {
 /// What a thread of nice 0 weighs, and a cgroup whose `cpu.weight` has not been set.
 pub const NEUTRAL_WEIGHT: u32 = 100;
 
+/// A cgroup's limit of pCPU time: `cpu.max` in cgroup v2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quota {
+    /// The cgroup: VMs with the same one share what it has.
+    pub of: u64,
+    /// pCPU time in a second of all that is in it, ns; above 0.
+    pub time: Nanos,
+}
+
 /// A VM as a policy finds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmSeen {
@@ -187,6 +196,10 @@ pub struct VmSeen {
     /// The cgroups around its own and `cpu.idle` count. `None` if these are not known, or there are none: then `weight` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<u64>,
+    /// The limits of pCPU time that hold for it, of its own cgroup and those around it, the outermost first; none are known
+    /// if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<Quota>,
     /// Its core-scheduling cookie: only VMs of the same one may share a core. 0 is one, too.
     pub cookie: u64,
     /// Its vCPU threads, vCPU 0 first.
@@ -205,7 +218,7 @@ pub struct TaskSeen {
     pub weight: u32,
     /// Time on a pCPU, ns.
     pub run: Nanos,
-    /// Time spent wanting a pCPU, ns.
+    /// Time spent wanting a pCPU, ns, unless a quota kept it from one: that is counted nowhere here.
     pub ready: Nanos,
     /// Time halted, ns.
     pub wait: Nanos,
@@ -219,7 +232,7 @@ pub struct TaskSeen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doing {
-    /// Halted.
+    /// Halted, or kept from a pCPU by a quota.
     #[default]
     Waiting,
     /// Wants a pCPU and has none.

@@ -73,6 +73,7 @@ fn snapshot(host: &HostSeen, vms: u32, number: u64, period: Nanos) -> Snapshot {
         vm: VmId(vm),
         weight: None,
         effective: None,
+        quotas: Vec::new(),
         cookie: 0,
         vcpus: (0..SIBLINGS)
             .map(|vcpu| did(vm, vcpu, number, period))

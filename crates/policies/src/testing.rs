@@ -3,8 +3,8 @@
 
 use crate::{Policy, Settings, known};
 use corun_model::{
-    HostSeen, PcpuId, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId,
-    VmSeen,
+    HostSeen, PcpuId, PcpuSet, Plan, Quota, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns,
+    VmId, VmSeen,
 };
 use proptest::prelude::*;
 
@@ -31,6 +31,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
         vm: VmId::from(vm),
         weight: None,
         effective: None,
+        quotas: Vec::new(),
         cookie: 0,
         vcpus: (0..size).map(|vcpu| task(vm, vcpu)).collect(),
     };
@@ -52,15 +53,20 @@ pub(crate) fn renumber(seen: &mut Snapshot, add: u32) {
     }
 }
 
-/// Hosts with any affinities.
+/// Hosts with any affinities and quotas.
 pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
     let sizes = prop::collection::vec(1usize..6, 0..6);
     let allowed = prop::collection::vec(prop::collection::vec(0u32..8, 0..5), 30);
-    (1u32..7, sizes, allowed).prop_map(|(pcpus, sizes, allowed)| {
+    let quota = (0u64..3, 1..=u64::MAX).prop_map(|(of, time)| Quota { of, time });
+    let quotas = prop::collection::vec(prop::collection::vec(quota, 0..3), 6);
+    (1u32..7, sizes, allowed, quotas).prop_map(|(pcpus, sizes, allowed, quotas)| {
         let mut seen = snapshot(pcpus, &sizes);
         let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
         for (vcpu, allowed) in vcpus.zip(allowed) {
             vcpu.allowed = allowed.into_iter().map(PcpuId).collect();
+        }
+        for (vm, quotas) in seen.vms.iter_mut().zip(quotas) {
+            vm.quotas = quotas;
         }
         seen
     })

@@ -10,7 +10,7 @@
 //! are no VMs, of which policies see nothing, and that a VM may be unable to use its part.
 
 use corun_model::time::SEC;
-use corun_model::{Nanos, Snapshot, VmId, VmSeen};
+use corun_model::{Nanos, Quota, Snapshot, VmId, VmSeen};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each unit of a cgroup's weight is this many parts.
@@ -33,6 +33,16 @@ pub struct Cgroup {
     pub id: u64,
     /// What it weighs in its own, in [`PARTS`]; above 0.
     pub weight: u64,
+    /// pCPU time that it may have in a second, ns; above 0. `None`: as much as there is.
+    pub quota: Option<Nanos>,
+}
+
+impl Cgroup {
+    /// So much pCPU time in each `period`, both above 0, is how much in a second?
+    pub fn per_second(time: Nanos, period: Nanos) -> Nanos {
+        let time = u128::from(time) * u128::from(SEC) / u128::from(period.max(1));
+        u64::try_from(time).unwrap_or(u64::MAX).max(1)
+    }
 }
 
 /// Where a VM is among the cgroups.
@@ -42,6 +52,26 @@ pub struct Place {
     pub around: Vec<Cgroup>,
     /// Has it the last of these to itself? Else its vCPUs are that one's members, beside others.
     pub own: bool,
+}
+
+impl Place {
+    /// The quotas that hold there.
+    fn quotas(&self) -> impl Iterator<Item = Quota> {
+        let quota = |cgroup: &Cgroup| {
+            let (of, time) = (cgroup.id, cgroup.quota?);
+            Some(Quota { of, time })
+        };
+        self.around.iter().filter_map(quota)
+    }
+}
+
+/// Says of each VM which quotas hold for it, by its place.
+pub fn limit<'a>(seen: &mut Snapshot, place: &dyn Fn(VmId) -> Option<&'a Place>) {
+    for vm in seen.vms.iter_mut().chain(&mut seen.others) {
+        vm.quotas.clear();
+        vm.quotas
+            .extend(place(vm.vm).into_iter().flat_map(Place::quotas));
+    }
 }
 
 /// Works out weights, period by period.
@@ -72,9 +102,10 @@ struct Shares {
 }
 
 impl Weighing {
-    /// Says of each VM what it weighs, by its place.
+    /// Says of each VM what it weighs and which quotas hold for it, by its place.
     pub fn weigh<'a>(&mut self, seen: &mut Snapshot, place: &dyn Fn(VmId) -> Option<&'a Place>) {
         self.update_members(seen);
+        limit(seen, place);
         let mut shares = Shares::default();
         for (member, vm) in self.members.iter_mut().zip(seen.all()) {
             if wants(vm) {
@@ -123,6 +154,7 @@ impl Member {
             self.path.push(Cgroup {
                 id: u64::MAX - u64::from(vm.vm.0),
                 weight: (weights.sum::<u64>() * PARTS).max(1),
+                quota: None,
             });
         }
     }
@@ -172,6 +204,7 @@ mod tests {
         Cgroup {
             id,
             weight: weight * PARTS,
+            quota: None,
         }
     }
 
@@ -271,7 +304,10 @@ mod tests {
 
     #[test]
     fn levels_multiply_and_idle_ones_weigh_next_to_nothing() {
-        let idle = |id| Cgroup { id, weight: IDLE };
+        let idle = |id| Cgroup {
+            weight: IDLE,
+            ..cgroup(id, 1)
+        };
         let outer = cgroup(1, 1000);
         let places = [
             in_own(&[outer, cgroup(2, 100), cgroup(3, 300)]),
@@ -284,6 +320,47 @@ mod tests {
         let expected = [150_000, 50_000, 800_000, IDLE, IDLE].map(Some);
         assert_eq!(weights, expected);
         assert_eq!(IDLE, 292);
+    }
+
+    #[test]
+    fn quotas_are_those_of_all_cgroups_around() {
+        let limited = |id, quota| Cgroup {
+            quota: Some(quota),
+            ..cgroup(id, 100)
+        };
+        let outer = limited(1, 2 * SEC);
+        let shared = Place {
+            around: vec![outer, cgroup(2, 100)],
+            own: false,
+        };
+        let places = [
+            in_own(&[outer, cgroup(2, 100), limited(3, SEC / 2)]),
+            shared,
+            in_own(&[cgroup(4, 100)]),
+        ];
+        let mut seen = snapshot(4, &[1; 4]);
+        seen.others = seen.vms.split_off(2);
+        for _ in 0..2 {
+            Weighing::default().weigh(&mut seen, &|vm| places.get(vm.index()));
+            let quotas = |vm: &VmSeen| -> Vec<(u64, Nanos)> {
+                vm.quotas
+                    .iter()
+                    .map(|quota| (quota.of, quota.time))
+                    .collect()
+            };
+            let all: Vec<_> = seen.all().map(quotas).collect();
+            let outer = (1, 2 * SEC);
+            assert_eq!(
+                all,
+                [vec![outer, (3, SEC / 2)], vec![outer], vec![], vec![]]
+            );
+        }
+        let per_second = Cgroup::per_second;
+        assert_eq!(per_second(50_000, 100_000), SEC / 2);
+        assert_eq!(
+            (per_second(1, 2 * SEC), per_second(u64::MAX, 1)),
+            (1, u64::MAX)
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use crate::host::{Host, Totals};
 use crate::load::{Cgroups, Load, VmInfo};
 use crate::sched::HostScheduler;
+use corun_model::time::SEC;
 use corun_model::{
     HostSeen, Nanos, Plan, Signals, Snapshot, Status, TaskId, TaskSeen, Turns, UnhaltedSeen, VmId,
     VmSeen,
@@ -27,6 +28,8 @@ pub(crate) struct Control {
 #[derive(Clone, Copy, Default)]
 struct Before {
     totals: Totals,
+    /// How long a quota kept it from a pCPU that it wanted, which is no time in which it was ready.
+    throttled: Nanos,
     signals: Signals,
     depleted: u64,
     preempted: u64,
@@ -76,6 +79,7 @@ impl Control {
             // As the daemon reads it: a cgroup has a weight, even if none is said.
             weight: info.weight.or_else(|| cgroups.weight_of(index)),
             effective: None,
+            quotas: Vec::new(),
             cookie: info.cookie,
             vcpus: Vec::new(),
         };
@@ -92,6 +96,7 @@ impl Control {
             );
             let signals = signals_of(host, load, id);
             let (now, was) = (totals, self.before(id));
+            let throttled = sched.throttled(host.now(), id);
             let before = was.totals;
             let signals_now = signals.since(&was.signals);
             vm.vcpus.push(TaskSeen {
@@ -99,7 +104,8 @@ impl Control {
                 allowed: task.spec.allowed,
                 weight: task.spec.weight,
                 run: now.run - before.run,
-                ready: now.ready - before.ready,
+                ready: (now.ready - before.ready)
+                    .saturating_sub(throttled.saturating_sub(was.throttled)),
                 wait: now.wait - before.wait,
                 turns: with_guests(
                     was.until(&sums),
@@ -108,7 +114,7 @@ impl Control {
                 ),
                 signals: signals_now,
             });
-            accounts.push(Before::of(totals, signals, &sums));
+            accounts.push(Before::of(totals, throttled, signals, &sums));
         }
         if sched.weighs_each_vcpu() {
             for vm in &mut vms {
@@ -125,8 +131,12 @@ impl Control {
             vms,
             others: Vec::new(),
         };
-        // Xen's Credit knows no groups.
-        if !sched.weighs_each_vcpu() {
+        // Xen's Credit knows no groups, but caps.
+        if sched.weighs_each_vcpu() {
+            let of = |(vm, info): (usize, &VmInfo)| capped(&cgroups, vm, info.cap);
+            let places: Vec<Place> = infos.iter().enumerate().map(of).collect();
+            weighing::limit(&mut seen, &|vm| places.get(vm.index()));
+        } else {
             let places: Vec<Place> = (0..infos.len()).map(|vm| place(&cgroups, vm)).collect();
             self.weighing.weigh(&mut seen, &|vm| places.get(vm.index()));
         }
@@ -139,9 +149,10 @@ impl Control {
 }
 
 impl Before {
-    fn of(totals: Totals, signals: Signals, sums: &Turns) -> Self {
+    fn of(totals: Totals, throttled: Nanos, signals: Signals, sums: &Turns) -> Self {
         Self {
             totals,
+            throttled,
             signals,
             depleted: sums.depleted,
             preempted: sums.preempted,
@@ -178,11 +189,33 @@ fn place(cgroups: &Cgroups, vm: usize) -> Place {
                 true => weighing::IDLE,
                 false => u64::from(group.weight) * weighing::PARTS,
             },
+            quota: (group.quota)
+                .map(|quota| weighing::Cgroup::per_second(quota.time, quota.period)),
         });
         next = group.within;
     }
     place.around.reverse();
     place
+}
+
+/// Where Xen's Credit has a VM: by itself, with the lower of its `cap`, 0 if it has none, and what its own cgroup says, in
+/// whole percent.
+fn capped(cgroups: &Cgroups, vm: usize, cap: u32) -> Place {
+    let quota = cgroups.of_vm(vm).and_then(|group| group.quota);
+    let caps = [
+        Some(cap).filter(|cap| *cap > 0),
+        quota.map(|it| it.percent()),
+    ];
+    let cap = caps.into_iter().flatten().min();
+    let limited = |percent: u32| weighing::Cgroup {
+        id: vm as u64,
+        weight: weighing::PARTS,
+        quota: Some(u64::from(percent) * SEC / 100),
+    };
+    Place {
+        around: cap.map(limited).into_iter().collect(),
+        own: true,
+    }
 }
 
 /// The turns of a vCPU, with what its guest retained by itself, if it tells.

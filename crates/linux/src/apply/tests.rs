@@ -159,6 +159,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         vm: vm.vm,
         weight: None,
         effective: None,
+        quotas: Vec::new(),
         cookie: 0,
         vcpus: vm
             .vcpus

@@ -327,6 +327,7 @@ impl Daemon {
                 vm: vm.vm,
                 weight: vm.weight,
                 effective: None,
+                quotas: Vec::new(),
                 cookie: 0, // of no policy that is carried out here
                 vcpus,
             });

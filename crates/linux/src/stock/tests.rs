@@ -579,6 +579,7 @@ fn every_served_policy_exists_and_asks_for_what_can_be_done() {
                 vm: VmId(0),
                 weight: None,
                 effective: None,
+                quotas: Vec::new(),
                 cookie: 0,
                 vcpus: Vec::new(),
             }],

@@ -11,6 +11,9 @@
 //! for them. Each waits in the pool with the best slice of its last type, so that it has that when it wakes up; if there
 //! is none, or it is agnostic, in the one with least weight for each pCPU. It is dealt out with the others once it counts.
 //!
+//! Where there are [quotas](crate::quotas), a vCPU counts for what it can use: else pools would be made for those that are
+//! throttled.
+//!
 //! Where cpusets divide a host, each part has pools of its own; and in a part whose sockets are shared by vCPUs that are
 //! bound to one of them and others, those count where they are bound. A vCPU that may use none of its pool's pCPUs all the
 //! same (its own are some of a socket's) goes to a pool that it can use: one with its best slice, if it has one and there
@@ -27,13 +30,16 @@ pub use kind::{Kind, Type};
 pub use vtrs::Limits;
 
 use crate::parts::{self, Part};
+use crate::quotas::{self, Claim, Whole};
 use crate::{AGNOSTIC, Policy, usable};
 use cluster::{Member, Pooled};
+use corun_model::time::SEC;
 use corun_model::{
-    Nanos, Parameter, PcpuId, PcpuSet, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan,
-    Value,
+    Nanos, Parameter, PcpuId, PcpuSet, Placement, Plan, Pool, Quota, Snapshot, Status, TaskId,
+    TaskPlan, Value,
 };
 use recognise::Recogniser;
+use std::iter::repeat_n;
 
 /// Pools by type.
 #[derive(Clone, Debug, Default)]
@@ -230,6 +236,33 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> V
     members
 }
 
+/// Where there are quotas, vCPUs weigh what they can use: a pCPU each at most, and what their quotas leave them.
+fn limit(seen: &Snapshot, parts: &[Part], members: &mut [Member]) {
+    if seen.vms.iter().all(|vm| vm.quotas.is_empty()) {
+        return;
+    }
+    let quotas = (seen.vms.iter()).flat_map(|vm| repeat_n(&vm.quotas[..], vm.vcpus.len()));
+    let quotas: Vec<&[Quota]> = quotas.collect();
+    let weights = members.iter().map(|member| member.weight);
+    let whole = Whole::of(weights.zip(quotas.iter().copied()), parts.len());
+    for part in parts {
+        let want = part.members.iter().copied();
+        let want: Vec<usize> = want.filter(|&at| members[at].weight > 0).collect();
+        let claim = |&at: &usize| Claim {
+            weight: members[at].weight,
+            most: SEC,
+            limit: Nanos::MAX,
+            quotas: quotas[at],
+        };
+        let claims: Vec<Claim<'_>> = want.iter().map(claim).collect();
+        let time = u64::from(part.pcpus.len()) * SEC;
+        let shares = quotas::shares(&claims, time, SEC, &whole);
+        for (at, share) in want.into_iter().zip(shares) {
+            members[at].weight = share.max(1);
+        }
+    }
+}
+
 /// Those of a part that want to run; all, if none does.
 fn wanting(mut members: Vec<Member>) -> Vec<Member> {
     if members.iter().any(|member| member.weight > 0) {
@@ -246,6 +279,7 @@ fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
     let allowed: Vec<&PcpuSet> = vcpus.map(|vcpu| &vcpu.allowed).collect();
     let parts = parts::parts(allowed.iter().copied());
     let is_one = parts.len() == 1;
+    limit(seen, &parts, &mut members);
     let divide = |part: Part| {
         // A socket in the paper is a group of pCPUs that share a last-level cache.
         let sockets = seen.host.llcs.iter().map(|llc| llc.and(&part.pcpus));

@@ -108,6 +108,42 @@ fn pools_have_pcpus_by_what_their_vcpus_weigh() {
     assert_eq!(quick_ones_have(by_vms), 2);
 }
 
+/// Two caches of four pCPUs: a VM that can use half a pCPU does not have one to itself.
+#[test]
+fn quotas_count_where_pools_are_made() {
+    let mut seen = snapshot(8, &[8, 8]);
+    seen.host.llcs = vec!["0-3".parse().unwrap(), "4-7".parse().unwrap()];
+    for vm in &mut seen.vms {
+        vm.weight = Some(100);
+        for vcpu in &mut vm.vcpus {
+            (vcpu.run, vcpu.ready) = (7 * MS, 23 * MS);
+            vcpu.signals = signals(Kind::Llcf);
+        }
+    }
+    let mut policy = Aql::default();
+    let mut have = |seen: &Snapshot| {
+        let plan = settled(&mut policy, seen);
+        [0, 8].map(|first: usize| {
+            let pools = plan.tasks[first..][..8]
+                .iter()
+                .map(|task| task.pool.unwrap());
+            let pcpus = pools.map(|pool| plan.pools[pool].pcpus);
+            pcpus
+                .fold(PcpuSet::default(), |all, some| all.or(&some))
+                .len()
+        })
+    };
+    assert_eq!(have(&seen), [4, 4]);
+    let half = Quota {
+        of: 1,
+        time: SEC / 2,
+    };
+    seen.vms[0].quotas = vec![half];
+    assert_eq!(have(&seen), [4, 8]);
+    seen.vms[0].quotas.clear();
+    assert_eq!(have(&seen), [4, 4]);
+}
+
 #[test]
 fn a_vcpu_that_did_not_run_keeps_its_type() {
     let mut seen = host(&[Kind::Llcf, Kind::IoInt]);

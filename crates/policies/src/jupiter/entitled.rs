@@ -5,17 +5,17 @@
 //! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the
 //! VMs in it; cpusets that overlap are one part (so a VM whose pCPUs overlap with those of many
 //! others may be entitled to more than it can get). A VM cannot use more than a pCPU for each of
-//! its vCPUs, nor than the pCPUs that it may use; what is beyond that goes to the others, by their
-//! weights again. So does what a VM leaves to all.
+//! its vCPUs, nor than the pCPUs that it may use, nor than the [quotas](crate::quotas) around it leave it; what is beyond
+//! that goes to the others, by their weights again. So does what a VM leaves to all.
 
-use super::scaled;
+use super::vm::weight_among_vms;
 use crate::parts::Part;
-use corun_model::{Nanos, PcpuSet};
-use std::cmp::Ordering;
+use crate::quotas::{self, Claim, Whole};
+use corun_model::{Nanos, PcpuSet, Quota, VmSeen};
 
 /// A VM as a claimant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claimant {
+pub(super) struct Claimant<'a> {
     /// Its weight against others.
     pub weight: u64,
     /// How many pCPUs it could use at a time: no more than it has vCPUs.
@@ -24,165 +24,78 @@ pub(super) struct Claimant {
     pub allowed: PcpuSet,
     /// The most of a period that it is given, ns; less than it could use if it leaves the rest to all.
     pub limit: Nanos,
+    /// The quotas that hold for it, the outermost first.
+    pub quotas: &'a [Quota],
 }
 
-impl Claimant {
-    /// What of a period it can be given.
-    fn room(&self, period: Nanos) -> Nanos {
-        (self.most * period).min(self.limit)
+impl<'a> Claimant<'a> {
+    /// This VM, which leaves nothing to all.
+    pub fn of(vm: &'a VmSeen) -> Self {
+        let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
+        let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
+        Self {
+            weight: weight_among_vms(vm),
+            most: u64::from(allowed.len()).min(vm.vcpus.len() as u64),
+            allowed,
+            limit: Nanos::MAX,
+            quotas: &vm.quotas,
+        }
+    }
+
+    /// What it claims of a period.
+    fn claim(&self, period: Nanos) -> Claim<'a> {
+        Claim {
+            weight: self.weight,
+            most: self.most * period,
+            limit: self.limit,
+            quotas: self.quotas,
+        }
     }
 }
 
 /// The parts that cpusets divide a host of these VMs into.
-pub(super) fn parts(vms: &[Claimant]) -> Vec<Part> {
+pub(super) fn parts(vms: &[Claimant<'_>]) -> Vec<Part> {
     crate::parts::parts(vms.iter().map(|vm| &vm.allowed))
 }
 
 /// The shares of `vms` in `period` ns of the pCPUs of their `parts`. A VM that leaves time to all stays entitled to what
 /// it would be if it used that itself, should it wake.
-pub(super) fn shares(vms: &[Claimant], parts: &[Part], period: Nanos) -> Vec<Nanos> {
+pub(super) fn shares(vms: &[Claimant<'_>], parts: &[Part], period: Nanos) -> Vec<Nanos> {
     let mut shares = vec![0; vms.len()];
+    let whole = Whole::of(vms.iter().map(|vm| (vm.weight, vm.quotas)), parts.len());
     for part in parts {
         let time = u64::from(part.pcpus.len()) * period;
-        let claimants = part.members.iter().map(|&at| &vms[at]);
-        let filled = Filled::of(claimants, time, period);
-        for (position, claims) in filled.each.iter().enumerate() {
-            let at = part.members[claims.at];
-            shares[at] = match vms[at].limit {
-                Nanos::MAX => filled.share(position),
-                _ => filled.without_limit(position, vms[at].most * period),
-            };
+        let members = part.members.iter();
+        let claims: Vec<Claim<'_>> = members.map(|&at| vms[at].claim(period)).collect();
+        let of_part = quotas::shares(&claims, time, period, &whole);
+        for (&at, share) in part.members.iter().zip(of_part) {
+            shares[at] = share;
         }
     }
     shares
 }
 
-/// VMs that share a time by weight, those first that the least of it fills: each has its part, or what it has room
-/// for, and what it leaves goes to the others.
-struct Filled {
-    time: Nanos,
-    each: Vec<Claims>,
-    /// What those before each, and at last all, weigh and have room for.
-    before: Vec<(u64, Nanos)>,
-    /// How many have no more room.
-    full: usize,
-}
-
-/// What a VM claims of a time that it shares with others.
-struct Claims {
-    /// Its place among them.
-    at: usize,
-    weight: u64,
-    /// What it has room for.
-    room: Nanos,
-}
-
-impl Claims {
-    /// Those first that the least of the time fills.
-    fn in_order(&self, other: &Self) -> Ordering {
-        let one = u128::from(self.room) * u128::from(other.weight);
-        one.cmp(&(u128::from(other.room) * u128::from(self.weight)))
-            .then(self.at.cmp(&other.at))
-    }
-}
-
-impl Filled {
-    /// These in `time`, of which each can use a `period` on so many pCPUs.
-    fn of<'a>(vms: impl Iterator<Item = &'a Claimant>, time: Nanos, period: Nanos) -> Self {
-        let claims = |(at, vm): (usize, &Claimant)| Claims {
-            at,
-            weight: vm.weight,
-            room: vm.room(period),
-        };
-        let mut each: Vec<Claims> = vms.enumerate().map(claims).collect();
-        each.sort_unstable_by(Claims::in_order);
-        let mut before = Vec::with_capacity(each.len() + 1);
-        let mut sum = (0, 0);
-        before.push(sum);
-        for one in &each {
-            sum = (sum.0 + one.weight, sum.1 + one.room);
-            before.push(sum);
-        }
-        let mut filled = Self {
-            time,
-            each,
-            before,
-            full: 0,
-        };
-        filled.full = (0..filled.each.len())
-            .take_while(|&at| filled.part(at, filled.before[at]) >= filled.each[at].room)
-            .count();
-        filled
-    }
-
-    /// The part of the one at `position` if those that weigh and have room for `gone` are full.
-    fn part(&self, position: usize, gone: (u64, Nanos)) -> Nanos {
-        let weight = self.all() - gone.0;
-        let left = self.time.saturating_sub(gone.1);
-        scaled(left, self.each[position].weight, weight.max(1))
-    }
-
-    /// What all weigh.
-    fn all(&self) -> u64 {
-        self.before.last().map_or(0, |sum| sum.0)
-    }
-
-    /// What the one at `position` has.
-    fn share(&self, position: usize) -> Nanos {
-        match position < self.full {
-            true => self.each[position].room,
-            false => self.part(position, self.before[self.full]),
-        }
-    }
-
-    /// What it would have with room for `room`.
-    fn without_limit(&self, position: usize, room: Nanos) -> Nanos {
-        let own = &self.each[position];
-        // Of the others, in their order.
-        let gone = |count: usize| {
-            let past = usize::from(count > position);
-            let (weight, room) = self.before[count + past];
-            (
-                weight - own.weight * past as u64,
-                room - own.room * past as u64,
-            )
-        };
-        let is_full = |count: usize| {
-            let other = count + usize::from(count >= position);
-            self.part(other, gone(count)) >= self.each[other].room
-        };
-        // With less for them, no more of them are full than now.
-        let (mut least, mut most) = (0, self.full.min(self.each.len() - 1));
-        while least < most {
-            let middle = (least + most) / 2;
-            match is_full(middle) {
-                true => least = middle + 1,
-                false => most = middle,
-            }
-        }
-        self.part(position, gone(least)).min(room)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filled::scaled;
     use proptest::prelude::*;
 
-    fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
+    fn shares(vms: &[Claimant<'_>], period: Nanos) -> Vec<Nanos> {
         super::shares(vms, &parts(vms), period)
     }
 
-    fn on(weight: u64, vcpus: u64, allowed: PcpuSet) -> Claimant {
+    fn on(weight: u64, vcpus: u64, allowed: PcpuSet) -> Claimant<'static> {
         Claimant {
             weight,
             most: vcpus.min(allowed.len().into()),
             allowed,
             limit: Nanos::MAX,
+            quotas: &[],
         }
     }
 
-    fn vm(weight: u64, vcpus: u64, allowed: &str) -> Claimant {
+    fn vm(weight: u64, vcpus: u64, allowed: &str) -> Claimant<'static> {
         on(weight, vcpus, allowed.parse().unwrap())
     }
 
@@ -206,8 +119,12 @@ mod tests {
         );
     }
 
+    fn room(vm: &Claimant<'_>, period: Nanos) -> Nanos {
+        (vm.most * period).min(vm.limit)
+    }
+
     /// Shares as they are defined: time by weight, whoever is full drops out, and again.
-    fn by_definition(vms: &[Claimant], pcpus: u64, period: Nanos) -> Vec<Nanos> {
+    fn by_definition(vms: &[Claimant<'_>], pcpus: u64, period: Nanos) -> Vec<Nanos> {
         let mut shares = vec![None; vms.len()];
         loop {
             let given: Nanos = shares.iter().flatten().sum();
@@ -215,14 +132,14 @@ mod tests {
             let open: Vec<usize> = (0..vms.len()).filter(|&at| shares[at].is_none()).collect();
             let weight: u64 = open.iter().map(|&at| vms[at].weight).sum();
             let share = |at: usize| scaled(time, vms[at].weight, weight.max(1));
-            let full = |at: &usize| share(*at) >= vms[*at].room(period);
+            let full = |at: &usize| share(*at) >= room(&vms[*at], period);
             let all_full: Vec<usize> = open.iter().copied().filter(full).collect();
             if all_full.is_empty() {
                 let part = |(at, had): (usize, &Option<Nanos>)| had.unwrap_or_else(|| share(at));
                 return shares.iter().enumerate().map(part).collect();
             }
             for at in all_full {
-                shares[at] = Some(vms[at].room(period));
+                shares[at] = Some(room(&vms[at], period));
             }
         }
     }

@@ -34,10 +34,11 @@ mod vm;
 
 pub use params::{JupiterParams, constants};
 
-use crate::{Policy, parts::Part};
+use crate::filled::scaled;
+use crate::{Policy, parts::Part, quotas};
 use corun_model::{
-    Allotments, Claim, Gang, Nanos, PcpuSet, Placement, Plan, Snapshot, Status, TaskPlan,
-    VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
+    Allotments, Claim, Gang, Nanos, Placement, Plan, Snapshot, Status, TaskPlan, VcpuStatus, VmId,
+    VmPlan, VmSeen, VmStatus,
 };
 use elb::{Bank, VmUse};
 use entitled::Claimant;
@@ -110,18 +111,8 @@ impl Jupiter {
     /// Tells every VM what it has in the next period, and every vCPU its slice of that.
     /// `settle`: a period is over, so loans go on. Returns the parts that cpusets divide the host into.
     fn divide(&mut self, seen: &Snapshot, settle: bool) -> Vec<Part> {
-        let claimant = |vm: &VmSeen| {
-            let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
-            let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
-            Claimant {
-                weight: vm::weight_among_vms(vm),
-                most: u64::from(allowed.len()).min(vm.vcpus.len() as u64),
-                allowed,
-                limit: Nanos::MAX,
-            }
-        };
         // Those that Jupiter is for are the first, and the only ones that are told anything.
-        let mut claimants: Vec<Claimant> = seen.all().map(claimant).collect();
+        let mut claimants: Vec<Claimant<'_>> = seen.all().map(Claimant::of).collect();
         // VMs with full buckets come first, as what they leave to all is what others are entitled to, and may lend.
         let uses = (self.params.elb && settle).then(|| self.uses(&claimants));
         if let Some(uses) = &uses {
@@ -148,15 +139,25 @@ impl Jupiter {
 
     /// What VMs used in the period that is over, of what they were entitled to in it. Also those that Jupiter has just gone
     /// off for: they may have used what they had borrowed.
-    fn uses(&self, claimants: &[Claimant]) -> Vec<VmUse> {
+    fn uses(&self, claimants: &[Claimant<'_>]) -> Vec<VmUse> {
+        let period = self.params.period;
+        let most = |at: usize| self.vms[at].usable(claimants[at].most, period);
+        let known = |at: usize| self.vms.get(at).map(|known| known.claimed(most(at)));
+        let left = quotas::left(
+            claimants.len(),
+            |at| claimants[at].quotas,
+            |at| known(at).unwrap_or(Nanos::MAX),
+            period,
+        );
         let mut uses = Vec::with_capacity(claimants.len());
-        for (known, claimant) in self.vms.iter().zip(claimants) {
+        let each = self.vms.iter().zip(claimants).zip(left);
+        for (((known, claimant), left), at) in each.zip(0..) {
             uses.push(VmUse {
                 vm: known.id(),
                 on: known.is_on(),
                 allowed: claimant.allowed,
                 entitled: known.entitled(),
-                most: known.usable(claimant.most, self.params.period),
+                most: most(at).min(left),
                 used: known.used(),
                 halted: known.halted(),
                 wants: known.wants(),
@@ -279,21 +280,6 @@ impl Policy for Jupiter {
             notes: (self.wakers_hidden.then(|| HIDDEN.to_string()))
                 .into_iter()
                 .collect(),
-        }
-    }
-}
-
-/// `part` times `by`, divided by `whole`, which is not 0. Most VMs have neither lent nor borrowed, and most vCPUs weigh
-/// what their siblings do: then both are the same. Division of 128 bits is slow and seldom needed.
-fn scaled(part: u64, by: u64, whole: u64) -> u64 {
-    if by == whole {
-        return part;
-    }
-    match part.checked_mul(by) {
-        Some(product) => product / whole,
-        None => {
-            let product = u128::from(part) * u128::from(by) / u128::from(whole);
-            u64::try_from(product).unwrap_or(u64::MAX)
         }
     }
 }

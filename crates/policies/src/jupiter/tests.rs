@@ -3,7 +3,7 @@ use super::*;
 use crate::testing::{ask, snapshot};
 use crate::{Balance, Settings};
 use corun_model::time::MS;
-use corun_model::{Doing, PcpuId, TaskId, Wakers};
+use corun_model::{Doing, PcpuId, PcpuSet, TaskId, Wakers};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
@@ -222,6 +222,40 @@ fn a_vm_without_a_weight_is_entitled_to_what_its_vcpus_weigh() {
 
 /// A VM's own weight is all that counts against others; within, its vCPUs divide by theirs. The dispatcher
 /// multiplies shares by these, so that neutral ones are told.
+/// Two VMs in a slice of one pCPU beside a third one, on four pCPUs.
+#[test]
+fn vms_are_entitled_to_what_their_quotas_leave_and_borrow_no_more() {
+    let mut policy = Jupiter::default();
+    let slice = corun_model::Quota {
+        of: 1,
+        time: corun_model::time::SEC,
+    };
+    let mut entitled = |periods: std::ops::Range<u64>, used: [Nanos; 2], doing: Doing| {
+        for number in periods {
+            let mut vms = vec![vec![HOG; 4]; 4];
+            vms[0] = vec![(used[0], Doing::Ready, 4); 4];
+            vms[1] = vec![(used[1], doing, 4); 4];
+            vms[3] = vec![SLEEPER; 4];
+            let mut seen = period(number, &vms);
+            for (vm, weight) in seen.vms.iter_mut().zip([400, 100, 250, 250]) {
+                (vm.weight, vm.effective) = (Some(weight), Some(u64::from(weight) * 1000));
+            }
+            seen.vms[..2]
+                .iter_mut()
+                .for_each(|vm| vm.quotas = vec![slice]);
+            ask(&mut policy, &seen);
+        }
+        [0, 1, 2].map(|vm| (policy.vms[vm].entitled() / MS, policy.vms[vm].has() / MS))
+    };
+    let [heavy, light, beside] = entitled(0..5, [20, 5], Doing::Ready);
+    // The sleeper lends, to whom there is something for.
+    assert_eq!([heavy, light], [(80, 80), (20, 20)]);
+    assert!(beside.0 == 150 && beside.1 > 150, "{beside:?}");
+    // What the one in the slice leaves the other one can use.
+    let [heavy, _, _] = entitled(5..30, [24, 0], Doing::Waiting);
+    assert!(heavy.0 == 80 && heavy.1 > 82, "{heavy:?}");
+}
+
 #[test]
 fn vcpus_of_a_vm_divide_its_time_by_what_they_weigh() {
     let mut policy = Jupiter::default();

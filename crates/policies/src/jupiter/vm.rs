@@ -371,6 +371,14 @@ impl Vm {
         (self.vcpus.iter().map(most).sum::<Nanos>()).min(pcpus * period)
     }
 
+    /// What it had a claim to of the last period, if it could have used so much: no more than it is entitled to.
+    pub fn claimed(&self, usable: Nanos) -> Nanos {
+        match self.wants() {
+            true => self.entitled.min(usable),
+            false => self.used,
+        }
+    }
+
     /// How often its vCPUs with low latencies were preempted or late, as RCR counts it: thousandths of once
     /// per vCPU, so that a VM with more of them does not count as worse for that.
     pub fn conflicts(&self, params: &JupiterParams) -> u64 {

@@ -7,8 +7,10 @@ use crate::load::{Cgroup, Cgroups, Pattern, Patterns, Quota};
 use crate::testing::{self, Does, Job, Jobs, host};
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
-use corun_model::{DispatcherParams, Gang, Nanos, Placement, Slots};
+use corun_model::{DispatcherParams, Gang, Nanos, Placement, Plan, Slots, Snapshot, VmSeen};
+use corun_policies::{Policy, Settings, find};
 use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
 
 /// What is said of a cgroup unless it is said otherwise.
 const PLAIN: Cgroup = Cgroup {
@@ -365,6 +367,93 @@ proptest! {
             let most = (4_000 / period + 2) * time * MS + u64::from(vcpus) * 5 * MS;
             prop_assert!(ran <= most, "{} of {}", ran, most);
         }
+    }
+}
+
+/// pCPUs that VMs of these cgroups have under `policy`, each with a vCPU for each pCPU, all of which compute.
+fn under(policy: &str, topology: &str, all: Vec<Cgroup>, of_vms: &[usize]) -> Vec<f64> {
+    let params = host(topology, 250);
+    let pcpus = params.topology.pcpus();
+    let vms = of_vms.len() as u32;
+    let cgroups = Cgroups {
+        all,
+        of_vms: of_vms.iter().copied().map(Some).collect(),
+    };
+    let weights = vec![None; of_vms.len()];
+    let load = Patterns::new(hogs(vms, pcpus), &weights, 1).in_cgroups(cgroups);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+    let policy = find(policy).unwrap();
+    let outcome = Simulation::new(params, Box::new(dispatcher), Box::new(load), None)
+        .with_policy((policy.make)(&Settings::default()))
+        .run(SEC, 4 * SEC, |_| {});
+    let parts = shares(&outcome, pcpus).into_iter();
+    parts.map(|part| part * f64::from(pcpus)).collect()
+}
+
+/// On two caches of four pCPUs: a VM that can use half a pCPU does not keep the other one from half of the host.
+#[test]
+fn aql_leaves_no_pcpus_to_those_whose_quotas_are_used_up() {
+    let half = quota(50 * MS, 100 * MS);
+    let have = under("aql", "1n2l4c1t", vec![half, PLAIN], &[0, 1]);
+    assert_near(&have, &[0.5, 7.5], 0.02);
+    // In a slice with another one, and nested.
+    let mut groups = vec![quota(300 * MS, 100 * MS), quota(100 * MS, 100 * MS)];
+    groups[1].within = Some(0);
+    groups.extend([weighs(100, Some(1)), weighs(100, Some(0)), PLAIN]);
+    let have = under("aql", "1n2l4c1t", groups, &[2, 3, 4]);
+    assert_near(&have, &[1.0, 2.0, 5.0], 0.05);
+}
+
+/// Two VMs in a slice of one pCPU are no further from their weights than in fair order. They were, when both seemed to lack
+/// what they would have been owed without the quota: the heavy one had 0.67.
+#[test]
+fn jupiter_hurries_nobody_for_what_a_quota_keeps() {
+    let mut groups = vec![quota(100 * MS, 100 * MS)];
+    groups.extend([weighs(400, Some(0)), weighs(100, Some(0)), PLAIN]);
+    let have = |policy| under(policy, "1n1l4c1t", groups.clone(), &[1, 2, 3]);
+    let (fair, jupiter) = (have("fair"), have("jupiter"));
+    assert_near(&[jupiter[0] + jupiter[1]], &[1.0], 0.02);
+    assert!(jupiter[0] > 0.97 * fair[0], "{jupiter:?} {fair:?}");
+}
+
+/// Quotas are those of VMs' cgroups and the ones around these; time that they cost is no time spent ready.
+#[test]
+fn policies_see_quotas_and_not_what_they_cost() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut all = vec![quota(300 * MS, 200 * MS), quota(20 * MS, 100 * MS), PLAIN];
+    all[1].within = Some(0);
+    all[2].within = Some(0);
+    let cgroups = Cgroups {
+        all,
+        of_vms: vec![Some(1), Some(2), None],
+    };
+    let load = Patterns::new(hogs(3, 1), &[None; 3], 1).in_cgroups(cgroups);
+    let params = host("1n1l4c1t", 250);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+    Simulation::new(params, Box::new(dispatcher), Box::new(load), None)
+        .with_policy(Box::new(Looks(Arc::clone(&seen))))
+        .run(0, SEC, |_| {});
+    let seen = seen.lock().unwrap();
+    let last: &Snapshot = seen.last().unwrap();
+    let quotas = |vm: &VmSeen| -> Vec<Nanos> { vm.quotas.iter().map(|it| it.time).collect() };
+    let quotas: Vec<_> = last.vms.iter().map(quotas).collect();
+    assert_eq!(quotas, [vec![1500 * MS, 200 * MS], vec![1500 * MS], vec![]]);
+    let vcpu = &last.vms[0].vcpus[0];
+    let told = vcpu.run + vcpu.ready + vcpu.wait;
+    assert!(vcpu.run >= 19 * MS && told < 25 * MS, "{vcpu:?}");
+    assert_eq!(last.vms[1].vcpus[0].run, 100 * MS);
+}
+
+/// Keeps what it is shown.
+struct Looks(Arc<Mutex<Vec<Snapshot>>>);
+
+impl Policy for Looks {
+    fn period(&self) -> Nanos {
+        100 * MS
+    }
+
+    fn decide(&mut self, seen: &Snapshot, _: &mut Plan) {
+        self.0.lock().unwrap().push(seen.clone());
     }
 }
 

@@ -438,6 +438,10 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         let woke = |(id, at): &(&u32, &u64)| **id != 0 && **at >= since;
         let (doing, cpu) = match host.task(task).state {
             TaskState::Waiting => (Doing::Waiting, host.task(task).last_ran()),
+            // As the daemon says it: it is not to have a pCPU.
+            TaskState::Ready if ctx.state == TASK_THROTTLED => {
+                (Doing::Waiting, host.task(task).runqueue())
+            }
             TaskState::Ready => (Doing::Ready, host.task(task).runqueue()),
             TaskState::Running(cpu) => (Doing::Running, Some(cpu)),
         };

@@ -84,7 +84,7 @@ impl Quotas {
     }
 
     /// Does a quota keep `task` waiting?
-    fn is_parked(&self, task: TaskId) -> bool {
+    pub(super) fn is_parked(&self, task: TaskId) -> bool {
         self.tasks[task.index()].parked.is_some()
     }
 

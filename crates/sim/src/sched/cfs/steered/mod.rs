@@ -311,6 +311,9 @@ impl HostScheduler for SteeredCfs {
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
         let (doing, cpu) = match host.task(task).state {
             TaskState::Waiting => (Doing::Waiting, host.task(task).last_ran()),
+            TaskState::Ready if self.fair.is_throttled(task) => {
+                (Doing::Waiting, host.task(task).runqueue())
+            }
             TaskState::Ready => (Doing::Ready, host.task(task).runqueue()),
             TaskState::Running(cpu) => (Doing::Running, Some(cpu)),
         };

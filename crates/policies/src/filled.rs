@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Shares by weight, where each can use no more than so much.
+//!
+//! Each has its part of a time by its weight, or what it has room for if that is less, and what it leaves goes to the
+//! others, by their weights again.
+
+use corun_model::Nanos;
+use std::cmp::Ordering;
+
+/// Those that share a time.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    time: Nanos,
+    /// Those first that the least of it fills.
+    each: Vec<Claims>,
+    /// What those before each, and at last all, weigh and have room for.
+    before: Vec<(u64, Nanos)>,
+    /// How many have no more room.
+    full: usize,
+}
+
+/// What one claims of a time that it shares with others.
+#[derive(Debug)]
+struct Claims {
+    /// Its place among them, as they were given.
+    at: usize,
+    weight: u64,
+    /// What it has room for.
+    room: Nanos,
+}
+
+impl Claims {
+    /// Those first that the least of the time fills.
+    fn in_order(&self, other: &Self) -> Ordering {
+        let one = u128::from(self.room) * u128::from(other.weight);
+        one.cmp(&(u128::from(other.room) * u128::from(self.weight)))
+            .then(self.at.cmp(&other.at))
+    }
+}
+
+impl Filled {
+    /// These in `time`: what each weighs, and what it has room for.
+    pub fn of(claims: impl Iterator<Item = (u64, Nanos)>, time: Nanos) -> Self {
+        let claims = claims.enumerate();
+        let claims = claims.map(|(at, (weight, room))| Claims { at, weight, room });
+        let mut each: Vec<Claims> = claims.collect();
+        each.sort_unstable_by(Claims::in_order);
+        let mut before = Vec::with_capacity(each.len() + 1);
+        let mut sum = (0, 0);
+        before.push(sum);
+        for one in &each {
+            sum = (sum.0 + one.weight, sum.1 + one.room);
+            before.push(sum);
+        }
+        let mut filled = Self {
+            time,
+            each,
+            before,
+            full: 0,
+        };
+        filled.full = (0..filled.each.len())
+            .take_while(|&at| filled.part(at, time, filled.before[at]) >= filled.each[at].room)
+            .count();
+        filled
+    }
+
+    /// The time that is shared.
+    pub fn time(&self) -> Nanos {
+        self.time
+    }
+
+    /// Positions here, each with the place of who is there among those that were given.
+    pub fn positions(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.each.iter().map(|claims| claims.at).enumerate()
+    }
+
+    /// What the one at `position` has.
+    pub fn share(&self, position: usize) -> Nanos {
+        match position < self.full {
+            true => self.each[position].room,
+            false => self.part(position, self.time, self.before[self.full]),
+        }
+    }
+
+    /// What it would have of `time`, no less than there is, with room for `room`, no less than it has.
+    pub fn with(&self, position: usize, time: Nanos, room: Nanos) -> Nanos {
+        let own = &self.each[position];
+        // Of the others, in their order.
+        let gone = |count: usize| {
+            let past = usize::from(count > position);
+            let (weight, room) = self.before[count + past];
+            (
+                weight - own.weight * past as u64,
+                room - own.room * past as u64,
+            )
+        };
+        let is_full = |count: usize| {
+            let other = count + usize::from(count >= position);
+            self.part(other, time, gone(count)) >= self.each[other].room
+        };
+        // With less for them, no more of them are full than now.
+        let others = self.each.len() - 1;
+        let (mut least, mut most) = (0, others);
+        if time == self.time {
+            most = self.full.min(others);
+        }
+        while least < most {
+            let middle = (least + most) / 2;
+            match is_full(middle) {
+                true => least = middle + 1,
+                false => most = middle,
+            }
+        }
+        self.part(position, time, gone(least)).min(room)
+    }
+
+    /// The part of `time` of the one at `position` if those that weigh and have room for `gone` are full.
+    fn part(&self, position: usize, time: Nanos, gone: (u64, Nanos)) -> Nanos {
+        let weight = self.all() - gone.0;
+        let left = time.saturating_sub(gone.1);
+        scaled(left, self.each[position].weight, weight.max(1))
+    }
+
+    /// What all weigh.
+    fn all(&self) -> u64 {
+        self.before.last().map_or(0, |sum| sum.0)
+    }
+}
+
+/// `part` times `by`, divided by `whole`, which is not 0. Mostly both are the same: most VMs have neither lent nor borrowed,
+/// and most vCPUs weigh what their siblings do. Division of 128 bits is slow and seldom needed.
+pub(crate) fn scaled(part: u64, by: u64, whole: u64) -> u64 {
+    if by == whole {
+        return part;
+    }
+    match part.checked_mul(by) {
+        Some(product) => product / whole,
+        None => {
+            let product = u128::from(part) * u128::from(by) / u128::from(whole);
+            u64::try_from(product).unwrap_or(u64::MAX)
+        }
+    }
+}

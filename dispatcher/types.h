@@ -120,7 +120,8 @@ struct favoured {
 	u32 state;
 	s32 cpu;
 	u32 vm;
-	u32 over; /* as in task_ctx */
+	u32 over;  /* as in task_ctx */
+	u64 since; /* as in task_ctx */
 };
 
 /* What happened to a task since it was first seen; ns and counts. */

@@ -18,16 +18,24 @@
  * its neighbours pay, in switches. So its turn ends only
  *
  * - if a sibling is next on its pCPU, within the same bound: that is between the two of them;
- * - if no vCPU can be let in for which it may be waiting, and the next one on its pCPU is owed as
- *   much as itself. A sibling that spun and gave up its pCPU mostly is not the one that is waited
+ * - if no vCPU can be let in for which it may be waiting, and the next one on its pCPU is within
+ *   that bound, too. A sibling that spun and gave up its pCPU mostly is not the one that is waited
  *   for, but another spinner.
  *
- * Else it keeps its pCPU: the vCPU for which it waits is running by now, and soon done. Without
- * this, two that wait for each other take turns with a neighbour every few microseconds, each
- * favouring the other; the neighbour has its share, but loses a sixth of its work to switches. CFS
- * avoids that by heeding yields only within a granularity of virtual time (pick_next_entity()). For
- * the same reason a vCPU that spun is let in again only with two granularities to go: when others
- * have caught up.
+ * Else it keeps its pCPU: the vCPU for which it waits is running by now, and soon done.
+ *
+ * A spinner whose turn ends keeps what it is owed, and others get ahead of it by a slice at most:
+ * its VM has its share in the end, and spins less of it away. KVM does not always know which
+ * sibling is waited for. One that was preempted in user mode, with an interrupt to take, it sees
+ * since Linux 5.13, and only if the CPU delivers interrupts to guests itself (APICv). Without that,
+ * spinners name each other, and whom they wait for has its turn the sooner, the sooner they give up
+ * theirs.
+ *
+ * But two that name each other would take turns with a neighbour every few microseconds; the
+ * neighbour has its share, but loses a sixth of its work to switches. CFS avoids that by heeding
+ * yields only within a granularity of virtual time (pick_next_entity()). For the same reason a vCPU
+ * that spun is let in again only with two granularities to go, when others have caught up; and
+ * after GRACE at the soonest (grace.h), since each time costs the neighbour two switches.
  *
  * Where siblings run together or stop for each other, the gang decides which vCPU runs when: there
  * no vCPU yields to a sibling, and none to a vCPU that waits for the pCPU of such a one. This
@@ -41,6 +49,7 @@
 
 #include "fair.h"
 #include "gang_pick.h"
+#include "grace.h"
 #include "platform/platform.h"
 #include "timer.h"
 
@@ -72,12 +81,20 @@ static inline u64 favour_least(struct favoured *to)
 	return to->over & TURN_SPUN ? 2 * least : least;
 }
 
+/* Did `to` spin a moment ago, and give up its pCPU for that? */
+static inline bool spun_lately(struct favoured *to, u64 now)
+{
+	return to->over & TURN_SPUN && before(now, to->since + GRACE);
+}
+
 /* May `to`, which waits for the pCPU of `c`, go before all tasks there? */
 static inline bool may_favour(struct favoured *to, struct cpu_ctx *c, u64 now)
 {
 	u64 bound = favour_bound(c, now);
 
-	return to->state == TASK_READY && !before(bound, to->vtime + favour_least(to));
+	if (to->state != TASK_READY || spun_lately(to, now))
+		return false;
+	return !before(bound, to->vtime + favour_least(to));
 }
 
 /* Do vCPUs of the VM in `slot` give way to a task that another one yields to? */
@@ -129,10 +146,8 @@ static inline bool gives_up(struct task_ctx *t, bool waits_long, u64 now)
 
 		if (!look_at_favoured(p, &next))
 			break;
-		if (next.vm == t->vm)
+		if (next.vm == t->vm || waits_long)
 			gives = !before(favour_bound(c, now), next.vtime);
-		else
-			gives = waits_long && !before(fair_current(c, now), next.vtime);
 		break;
 	}
 	return gives;

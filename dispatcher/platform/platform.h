@@ -409,6 +409,7 @@ static inline bool look_at_favoured(struct task_struct *p, struct favoured *to)
 	to->cpu = shared(t->cpu);
 	to->vm = shared(t->vm);
 	to->over = shared(t->over);
+	to->since = shared(t->since);
 	return true;
 }
 

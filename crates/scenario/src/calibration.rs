@@ -2,6 +2,7 @@
 //! The calibration files that `corun calibrate` writes: of AQL_Sched's slices and limits here, of vSMT-IO's
 //! symbiosis in [`symbiosis`]. A file says of which kind it is.
 
+use crate::hardware::CACHE;
 use crate::policy::setting;
 use crate::problem::Problems;
 use crate::reader::{Collected, Reader};
@@ -139,8 +140,8 @@ fn machine(top: &Reader<'_>) -> Option<Machine> {
     let machine = within(top, "machine", &["topology", "l2", "llc"])?;
     let (topology, l2, llc) = (
         machine.parsed("topology", "a topology such as \"1n1l4c2t\""),
-        machine.size("l2", 64..=1 << 30),
-        machine.size("llc", 64..=1 << 30),
+        machine.size("l2", CACHE),
+        machine.size("llc", CACHE),
     );
     machine.finish();
     Some(Machine {
@@ -216,6 +217,11 @@ mod tests {
         );
         let zero = problems("io_events = 3", "io_events = 0");
         assert!(zero.contains("limit.io_events: found 0"), "{zero}");
+        for (from, key) in [("l2 = \"256KB\"", "l2"), ("llc = \"8MB\"", "llc")] {
+            let lines = problems(from, &format!("{key} = \"64B\""));
+            let expected = format!("machine.{key}: found \"64B\", expected a size such as");
+            assert!(lines.contains(&expected), "{lines}");
+        }
         let unknown = problems("[limit]\n", "[limit]\nx = 1\n");
         assert!(unknown.contains("limit.x: unknown key"), "{unknown}");
         assert!(problems("[machine]", "[engine]").contains("machine: is missing"));

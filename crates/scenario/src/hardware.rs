@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 /// From a page, less than the first-level caches of hosts that run KVM have, to far beyond any cache there is. Of
 /// caches of a few lines a run would follow each line.
-const CACHE: RangeInclusive<u64> = 4096..=1 << 30;
+pub(crate) const CACHE: RangeInclusive<u64> = 4096..=1 << 30;
 /// Memory that takes longer is no memory.
 const LATENCY: RangeInclusive<Nanos> = 0..=10_000;
 /// Speeds beside an SMT sibling; nothing is sped up or stopped.

@@ -79,7 +79,7 @@ fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.toml");
     let whole = "format = \"corun-calibration-1\"\n\
-        [machine]\ntopology = \"1n1l3c1t\"\nl2 = \"64B\"\nllc = \"128B\"\n\
+        [machine]\ntopology = \"1n1l3c1t\"\nl2 = \"4KB\"\nllc = \"8KB\"\n\
         [slice]\ndefault = \"30ms\"\nIOInt = \"1ms\"\nConSpin = \"1ms\"\nLLCF = \"90ms\"\n\
         LLCO = \"agnostic\"\nLoLCF = \"agnostic\"\n\
         [limit]\nio_events = 3\npause_exits = 30\nllc_references = 3000\nllc_misses = 500000\n";

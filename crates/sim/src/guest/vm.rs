@@ -218,6 +218,10 @@ impl Vm {
         let slot = &mut self.vcpus[vcpu as usize];
         let work = progress.saturating_sub(slot.booked);
         slot.booked = progress;
+        if work > 0 {
+            // It has left kvm_vcpu_on_spin() without losing its pCPU.
+            slot.yielding = Yielding::No;
+        }
         if slot.idle_state.idling.is_some() {
             // What passes while it idles is no thread's work.
             self.stats.idling += work;

@@ -397,14 +397,14 @@ impl Client {
         }
     }
 
-    /// Does the VM answer less than is sent, so that ever more wait? Not so a crowd that comes and goes: for at
+    /// Open loop: does the VM answer less than is sent, so that ever more wait? Not so a crowd that comes and goes: for at
     /// least half of the time more were under way than at first, and in the end more than a fiftieth of all, and
     /// than chance explains, which is about the root.
     fn overloaded(&self) -> bool {
         let all = self.wished;
         let more = self.under_way().saturating_sub(self.first) as u64 + self.turned_away;
         let lasts = 2 * self.crowded >= all;
-        lasts && 50 * more > all && more.saturating_mul(more) > 9 * all
+        all > 0 && lasts && 50 * more > all && more.saturating_mul(more) > 9 * all
     }
 
     pub fn outcome(&self, now: Nanos) -> ClientOutcome {

@@ -61,7 +61,7 @@ fn a_preempted_holder_is_favoured() {
 }
 
 /// The dispatcher with a gang for each VM.
-struct Ganged(Dispatcher, [Gang; 2]);
+struct Ganged(Dispatcher, Vec<Gang>);
 
 impl HostScheduler for Ganged {
     forward! { 0: know_vms know_cgroups wake block pick tick timer directs_yields yield_pcpu flush_ipi co_stopped throttled turns }
@@ -84,12 +84,12 @@ impl HostScheduler for Ganged {
 /// order as it is, yields whatever other VMs have, but not into the pCPU of one that has such a gang.
 #[test]
 fn gangs_are_asked_which_vcpu_may_be_favoured() {
-    let improves = |gangs| {
+    let improves = |gangs: [Gang; 2]| {
         let waits = |ple| {
             let host = machine(2, FREE);
             let sched = Dispatcher::new(DispatcherParams::default(), &host);
             let guests = Guests::new(holder_and_hog(ple), Vec::new(), 1).unwrap();
-            let sched = Box::new(Ganged(sched, gangs));
+            let sched = Box::new(Ganged(sched, Vec::from(gangs)));
             let (warm_up, end) = (100 * MS, 3100 * MS);
             let run =
                 Simulation::new(host, sched, Box::new(guests), None).run(warm_up, end, |_| {});
@@ -242,4 +242,88 @@ fn windows_widen_until_the_vcpu_is_scheduled_anew() {
     // A vCPU that is put back on its pCPU begins anew.
     let shared = exits(2, &[HOG, HOG]);
     assert!(shared > 10 * widened.max(1), "{shared}");
+}
+
+/// VMs under `balance`, on a host where switches cost what they do by default: 400 ms of it.
+fn balanced(pcpus: u32, vms: Vec<VmSpec>) -> Outcome {
+    let host = machine(pcpus, Costs::default());
+    let sched = Dispatcher::new(DispatcherParams::default(), &host);
+    let sched = Box::new(Ganged(sched, vec![Gang::None; vms.len()]));
+    let guests = Guests::new(vms, Vec::new(), 1).unwrap();
+    let (warm_up, end) = (100 * MS, 500 * MS);
+    Simulation::new(host, sched, Box::new(guests), None).run(warm_up, end, |_| {})
+}
+
+/// Pause-loop exits as on hosts whose CPUs do not deliver interrupts to guests themselves.
+fn noticed() -> GuestParams {
+    GuestParams {
+        ple_window: Some(1700),
+        ple_grow: 2,
+        ple_favours: PleFavours::Woken,
+        ..GuestParams::default()
+    }
+}
+
+/// Four VMs that flush often share a host. KVM does not see which vCPU has an interrupt to take, and spinners can only
+/// name each other: they let others run, among whom are those that they wait for.
+#[test]
+fn spinners_that_only_know_of_each_other_let_others_run() {
+    let program = "loop { compute 36us ±30%; shootdown; count }";
+    let params = GuestParams {
+        tlb_flush: TlbFlush::Ipi,
+        ..noticed()
+    };
+    let done = |vms: u32| {
+        let vm = |index| vm(&format!("vm{index}"), params, &[program; 8]);
+        let outcome = balanced(8, (0..vms).map(vm).collect());
+        outcome
+            .vms
+            .iter()
+            .map(|vm| vm.achieved.throughput)
+            .sum::<f64>()
+    };
+    let (alone, together) = (done(1), done(4));
+    assert!(together > 0.6 * alone, "{together} of {alone}");
+}
+
+/// A VM of which one vCPU holds a lock, while others spin for it, has its share of the host, beside VMs that compute:
+/// no more by yielding, and no less by giving up turns.
+#[test]
+fn spinners_have_their_share_and_no_more() {
+    let locker = "loop { lock l { compute 2ms }; count }";
+    let params = GuestParams {
+        lock: LockKind::Ticket,
+        ..noticed()
+    };
+    let hogs = |index| vm(&format!("hogs{index}"), free(), &[HOG; 4]);
+    let mut vms = vec![vm("lockers", params, &[locker; 4])];
+    vms.extend((0..3).map(hogs));
+    let outcome = balanced(4, vms);
+    for vm in &outcome.vms {
+        let run: Nanos = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
+        assert!(
+            (390 * MS..=410 * MS).contains(&run),
+            "{}: {run} ns",
+            vm.name
+        );
+    }
+}
+
+/// A spinner that let a sibling in and kept its pCPU has left kvm_vcpu_on_spin(): whoever preempts it later, it does
+/// not count as one that gave its pCPU up.
+#[test]
+fn a_spinner_that_keeps_its_pcpu_is_not_passed_over() {
+    let mut vms = Guests::new(vec![vm("a", free(), &[HOG; 2])], Vec::new(), 1)
+        .unwrap()
+        .vms;
+    let vm = &mut vms[0];
+    let passed_over = |vm: &mut vm::Vm, done| {
+        vm.vcpus[0].mode = vcpu::Mode::Running;
+        vm.vcpus[0].booked = 0;
+        vm.vcpus[0].yielding = crate::guest::spinning::Yielding::PassedOver;
+        vm.stop(0, done);
+        vm.vcpus[0].yielding == crate::guest::spinning::Yielding::PassedOver
+    };
+    assert!(passed_over(vm, 0));
+    assert!(!passed_over(vm, 1));
 }

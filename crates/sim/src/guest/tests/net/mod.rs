@@ -337,6 +337,8 @@ fn pings_under_way_are_bounded() {
     assert!((540..=560).contains(&answered), "{answered}");
     assert!((440..=460).contains(&turned_away), "{turned_away}");
     assert_eq!(client.timeouts, client.turned_away);
+    // That is said of open loops, with how much was due.
+    assert_eq!((client.overloaded, client.wished), (false, 0));
 }
 
 #[test]

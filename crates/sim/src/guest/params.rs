@@ -99,7 +99,7 @@ pub struct GuestParams {
     /// By how many times KVM widens that with each such exit, 1–100, until the vCPU is scheduled anew
     /// (`ple_window_grow`: 2 since Linux 3.18). 1: fixed, as before, and as Xen has it.
     pub ple_grow: u32,
-    /// Which vCPUs KVM lets go first then. As since Linux 5.13.
+    /// Which vCPUs KVM lets go first then. As since Linux 5.13 on Intel's CPUs with APICv.
     pub ple_favours: PleFavours,
     /// Which vCPU gets a disk's interrupts. The issuer: QEMU since 5.2.
     pub block_irq: BlockIrq,
@@ -428,7 +428,8 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
             meaning: "whom KVM lets go first at a pause-loop exit, by the first Linux that does so: 4.14, 5.3 or 5.13",
             value: Value::Choice("5.13"),
             source: "kvm_vcpu_on_spin() (virt/kvm/kvm_main.c): those preempted in their kernel; since 5.3 also those \
-                     that were woken; since 5.13 also those with an interrupt to take",
+                     that were woken; since 5.13 also those with an interrupt to take, with Intel's APICv \
+                     (pi_has_pending_interrupt(); svm_dy_apicv_has_pending_interrupt() is false)",
             tried: "all three in tests",
         },
         Parameter {

@@ -36,7 +36,7 @@ symbiosis_file() {
 
 # A file of another machine is refused, and says what this one is: "this one is 1n2l1c2t, L2 512 KiB, LLC 16 MiB".
 foreign_is_refused() {
-	symbiosis_file 1n1l3c1t 64B 128B
+	symbiosis_file 1n1l3c1t 4KB 8KB
 	! corun policy vsmtio --calibration $calibration >/tmp/refused.txt 2>&1 &&
 		machine="$(sed -n 's/.*this one is \([0-9nlct]*\), L2 \(.*\), LLC \(.*\)$/\1 \2 \3/p' /tmp/refused.txt |
 			sed 's/ \([KMG]\)iB/\1B/g')" && [ "$machine" ]

@@ -81,10 +81,29 @@ impl FromStr for CpuMax {
     }
 }
 
+/// What a table says of `cpu.max` under this key.
+fn cpu_max(table: &Reader<'_>, key: &'static str) -> Option<CpuMax> {
+    table.parsed(key, "pCPU time per period such as \"20ms/100ms\"")
+}
+
+/// What limits the cgroup that each vCPU of a VM has to itself, if they have any. `within`: the group around the VM's own.
+pub(crate) fn of_each_vcpu(
+    table: &Reader<'_>,
+    within: Option<usize>,
+    groups: &[Group],
+) -> Option<CpuMax> {
+    let max = cpu_max(table, "vcpu_max");
+    if max.is_some() && depth(groups, within) >= DEEPEST {
+        let most = DEEPEST - 1;
+        let message = format!("groups can be nested {most} deep around a VM with vcpu_max");
+        table.problem("group", message);
+    }
+    max
+}
+
 /// What a table says of a cgroup; `outer`: the key that names the group around it.
 pub(crate) fn keys(table: &Reader<'_>, outer: &'static str, groups: &[String]) -> CgroupKeys {
-    let max: Option<CpuMax> =
-        table.parsed("cpu_max", "pCPU time per period such as \"20ms/100ms\"");
+    let max = cpu_max(table, "cpu_max");
     let burst = table.duration("cpu_burst", 0..=MOST_TIME);
     if burst.is_some() && !table.has("cpu_max") {
         table.problem("cpu_burst", "goes with cpu_max only");
@@ -204,10 +223,19 @@ mod tests {
             .map(|it| (it.weight, it.keys.within, it.keys.idle))
             .collect();
         assert_eq!(said, [(300, None, false), (100, Some(0), true)]);
+        assert_eq!(case.vms[0].vcpu_max, None);
         let own = case.vms[0].cgroup.unwrap();
         assert_eq!((own.within, own.burst, own.idle), (Some(1), 10 * MS, false));
         assert_eq!(own.max.map(|max| max.time), Some(20 * MS));
         assert_eq!(case_without().vms[0].cgroup, None);
+    }
+
+    #[test]
+    fn vcpus_with_quotas_are_in_a_cgroup_of_their_vm() {
+        let case = case("vcpu_max = \"5ms/20ms\"", "").unwrap();
+        let (time, period) = (5 * MS, 20 * MS);
+        assert_eq!(case.vms[0].vcpu_max, Some(CpuMax { time, period }));
+        assert_eq!(case.vms[0].cgroup, Some(CgroupKeys::default()));
     }
 
     fn case_without() -> crate::Case {
@@ -232,5 +260,15 @@ mod tests {
         let nested: String = nested.collect();
         let message = wrong("", &format!("[group.g0]\n{nested}"));
         assert!(message.contains("nested 9 deep"), "{message}");
+        let message = wrong("vcpu_max = \"20\"", "");
+        assert!(message.contains("test.toml:6: vm.a.vcpu_max"), "{message}");
+        let nested = (1..9).map(|n| format!("[group.g{n}]\nwithin = \"g{}\"\n", n - 1));
+        let nested: String = nested.collect();
+        let vm = "group = \"g8\"\nvcpu_max = \"20ms\"";
+        let message = wrong(vm, &format!("[group.g0]\n{nested}"));
+        assert!(message.contains("nested 8 deep"), "{message}");
+        let many = "cpu_max = \"1ms\"\ncount = 4096\nvcpu_max = \"20ms\"";
+        let message = wrong(many, "");
+        assert!(message.contains("8192 cgroups"), "{message}");
     }
 }

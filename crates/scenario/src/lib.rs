@@ -57,8 +57,10 @@ pub mod limits {
     pub const ALL_THREADS: usize = 131_072;
     /// Connections of one client.
     pub const CONNECTIONS: u32 = 65_536;
-    /// cgroups around VMs; with those of the VMs, what the dispatcher has room for.
+    /// cgroups around VMs.
     pub const GROUPS: u32 = 1024;
+    /// All cgroups, if vCPUs have some to themselves: as many as the dispatcher has room for.
+    pub const CGROUPS: u32 = 4096;
     /// Bytes of a scenario file; the largest sensible ones have a few thousand.
     pub const FILE_BYTES: usize = 1 << 20;
     /// Cases of a scenario.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scenario as plain data. `None` means: not said, the default of the model or policy that uses it holds.
 
-use crate::cgroups::{CgroupKeys, Group};
+use crate::cgroups::{CgroupKeys, CpuMax, Group};
 use crate::disks::{Disk, DiskUse};
 use crate::network::{Channel, Client, Network};
 use crate::policy::PolicyKeys;
@@ -307,6 +307,8 @@ pub struct Vm {
     pub vcpu_weight: u32,
     /// What else is said of its cgroup; `None`: nothing.
     pub cgroup: Option<CgroupKeys>,
+    /// What limits the cgroup that each of its vCPUs has to itself, within the VM's; `None`: they have none.
+    pub vcpu_max: Option<CpuMax>,
     /// Its core-scheduling cookie: only VMs of the same one may share a core; 0 is one, too.
     pub cookie: u64,
     /// The most pCPU time it gets, in percent of one pCPU; `None`: no limit.

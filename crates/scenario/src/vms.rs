@@ -63,9 +63,8 @@ fn those_read(
     disks: &[Disk],
     groups: &[Group],
 ) -> Vec<Vm> {
-    let groups: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
     let mut all = Vec::new();
-    let mut vcpus = 0;
+    let (mut vcpus, mut cgroups) = (0, groups.len() as u32);
     let whole = tables.iter().filter(|(_, table)| table.has("vcpus"));
     let whole: Vec<&str> = whole.map(|(name, _)| *name).collect();
     for (name, table) in tables {
@@ -79,7 +78,7 @@ fn those_read(
         }
         let count = table.whole("count", 1..=limits::VCPUS);
         let count = count.or((!table.has("count")).then_some(1));
-        let vm = vm(name, &table, pcpus, disks, &groups);
+        let vm = vm(name, &table, pcpus, disks, groups);
         let (Some(vm), Some(count)) = (vm, count) else {
             table.finish();
             continue;
@@ -93,6 +92,14 @@ fn those_read(
             table.problem("count", message);
             table.finish();
             return all;
+        }
+        cgroups += count * (1 + vm.vcpu_max.map_or(0, |_| vm.vcpus));
+        if vm.vcpu_max.is_some() && cgroups > limits::CGROUPS {
+            let message = format!(
+                "makes {cgroups} cgroups with those before, expected at most {}",
+                limits::CGROUPS
+            );
+            table.problem("vcpu_max", message);
         }
         let names = numbered(name, count, table.has("count"));
         let is_taken = |name: &str| all.iter().any(|other: &Vm| other.name == name);
@@ -129,12 +136,15 @@ fn vm(
     table: &Reader<'_>,
     pcpus: Option<u32>,
     disks: &[Disk],
-    groups: &[String],
+    groups: &[Group],
 ) -> Option<Vm> {
     let vcpus = table.whole("vcpus", 1..=limits::VCPUS_PER_VM);
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(NEUTRAL_WEIGHT);
-    let cgroup = cgroups::keys(table, "group", groups);
+    let names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
+    let cgroup = cgroups::keys(table, "group", &names);
+    let vcpu_max = cgroups::of_each_vcpu(table, cgroup.within, groups);
+    let has_cgroup = vcpu_max.is_some() || cgroup != CgroupKeys::default();
     let cookie = table.whole("cookie", 0..=u32::MAX).unwrap_or(0);
     let cap = table.whole("cap", 1..=limits::CAP);
     let realtime = table.flag("realtime").unwrap_or(false);
@@ -154,7 +164,8 @@ fn vm(
         vcpus: vcpus?,
         weight,
         vcpu_weight,
-        cgroup: (cgroup != CgroupKeys::default()).then_some(cgroup),
+        cgroup: has_cgroup.then_some(cgroup),
+        vcpu_max,
         cookie: cookie.into(),
         cap,
         realtime,

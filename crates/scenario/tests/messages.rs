@@ -112,10 +112,10 @@ fn unknown_keys_and_what_was_meant() {
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
              cap, cookie, count, cpu_burst, cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, \
              io_quota, io_weight, realtime, rt_app, rt_app_ignore, slice, thread, threads, \
-             vcpu_allowed, vcpu_weight, vcpus, weight, workload)",
+             vcpu_allowed, vcpu_max, vcpu_weight, vcpus, weight, workload)",
             "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, cookie, count, cpu_burst, \
              cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, io_quota, io_weight, \
-             realtime, rt_app, rt_app_ignore, slice, thread, threads, vcpu_allowed, vcpu_weight, vcpus, \
+             realtime, rt_app, rt_app_ignore, slice, thread, threads, vcpu_allowed, vcpu_max, vcpu_weight, vcpus, \
              weight, workload)",
         ],
     );

@@ -142,6 +142,7 @@ fn nested(vms: usize) -> Cgroups {
     Cgroups {
         all: std::iter::once(group(None, None)).chain(of_vms).collect(),
         of_vms: (1..=vms).map(Some).collect(),
+        ..Cgroups::default()
     }
 }
 

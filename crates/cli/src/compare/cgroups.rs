@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host's cgroups, as a scenario has them.
 
-use corun_model::NEUTRAL_WEIGHT;
-use corun_scenario::{Case, CgroupKeys};
+use corun_model::{NEUTRAL_WEIGHT, Nanos};
+use corun_scenario::{Case, CgroupKeys, CpuMax};
 use corun_sim::load::{Cgroup, Cgroups, Quota};
 
 /// Of what is said of groups and VMs. A VM with a weight has a cgroup of its own, as a host's have
@@ -16,18 +16,29 @@ pub fn cgroups(case: &Case) -> Cgroups {
         of_vms.push(own.map(|_| all.len()));
         all.extend(own.map(|keys| of(vm.weight.unwrap_or(NEUTRAL_WEIGHT), &keys)));
     }
-    Cgroups { all, of_vms }
+    let of_vcpus = case.vms.iter();
+    let of_vcpus = of_vcpus.map(|vm| vm.vcpu_max.map(|max| quota(max, 0)));
+    let of_vcpus = of_vcpus.collect();
+    Cgroups {
+        all,
+        of_vms,
+        of_vcpus,
+    }
 }
 
 fn of(weight: u32, keys: &CgroupKeys) -> Cgroup {
     Cgroup {
         weight,
         idle: keys.idle,
-        quota: keys.max.map(|max| Quota {
-            time: max.time,
-            period: max.period,
-            burst: keys.burst,
-        }),
+        quota: keys.max.map(|max| quota(max, keys.burst)),
         within: keys.within,
+    }
+}
+
+fn quota(max: CpuMax, burst: Nanos) -> Quota {
+    Quota {
+        time: max.time,
+        period: max.period,
+        burst,
     }
 }

@@ -366,7 +366,7 @@ pub fn unheeded(policy: &str, case: &Case, unheeded: &mut Unheeded) {
 fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
     let keys = vm.cgroup?;
     if policy == "rr" {
-        let lack = "knows no group, cpu_max or cpu_idle (corun's own policies do)";
+        let lack = "knows no group, cpu_max, vcpu_max or cpu_idle (corun's own policies do)";
         return Some(lack.to_string());
     }
     if !policy.starts_with("credit") {
@@ -376,6 +376,7 @@ fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
         (keys.within.is_some(), "group"),
         (keys.burst > 0, "cpu_burst"),
         (keys.idle, "cpu_idle"),
+        (vm.vcpu_max.is_some(), "vcpu_max"),
     ];
     let said = said.iter().filter(|(said, _)| *said).map(|(_, key)| *key);
     let said: Vec<&str> = said.collect();

@@ -382,6 +382,10 @@ cpu_max = "50ms/100ms"
 cpu_burst = "10ms"
 cpu_idle = true
 workload = "cpu"
+[vm.c]
+vcpus = 2
+vcpu_max = "20ms/100ms"
+workload = "cpu"
 "#;
     let place = Place::with("quotas", "quotas.toml", scenario);
     let policies = "fair,cfs,eevdf,credit,rr";
@@ -393,16 +397,17 @@ workload = "cpu"
         notes,
         [
             "vm.b: credit knows no group or cpu_burst or cpu_idle, only cpu_max, as a cap",
+            "vm.c: credit knows no vcpu_max, only cpu_max, as a cap",
             "rr: no VM is `realtime`, so it does what cfs does",
-            "vm.a, vm.b: rr knows no group, cpu_max or cpu_idle (corun's own policies do)",
+            "vm.a, vm.b, vm.c: rr knows no group, cpu_max, vcpu_max or cpu_idle (corun's own policies do)",
         ]
     );
     for run in report["runs"].as_array().unwrap() {
-        let shares = [0, 1].map(|vm| run["vms"][vm]["run_share"].as_f64().unwrap());
-        let quotas = if run["policy"] == "rr" {
-            [0.5, 0.5]
-        } else {
-            [0.05, 0.25]
+        let shares = [0, 1, 2].map(|vm| run["vms"][vm]["run_share"].as_f64().unwrap());
+        let quotas = match run["policy"].as_str().unwrap() {
+            "rr" => [1.0 / 3.0; 3],
+            "credit" => [0.05, 0.25, 0.7],
+            _ => [0.05, 0.25, 0.2],
         };
         // Credit's accounting has periods of 30 ms.
         let off = if run["policy"] == "credit" { 0.25 } else { 0.1 };

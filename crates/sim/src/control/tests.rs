@@ -167,6 +167,7 @@ fn policies_see_cgroups_around_vms_and_idle_ones() {
             group(50, true, None),
         ],
         of_vms: vec![Some(1), Some(2), Some(3), None],
+        ..Cgroups::default()
     };
     let jobs = (0..4).map(|vm| Job::hog().vcpu(vm, 0)).collect();
     let params = host("1n1l2c2t", 250);

@@ -6,6 +6,9 @@
 //! `cpu.max`, `cpu.max.burst`. corun's dispatcher heeds them all, and so do CFS and EEVDF. Beside real-time
 //! VMs (`rr`) CFS knows what VMs' own cgroups weigh, as if all of these were in the root; Xen's Credit takes
 //! their `cpu.max` for caps.
+//!
+//! Within its VM's each vCPU may have a cgroup to itself, as libvirt makes them (`vcpu0`, `vcpu1` …): that limits each by
+//! itself (libvirt's `<quota>`). It weighs what the vCPU does.
 
 use corun_model::Nanos;
 
@@ -36,10 +39,12 @@ pub struct Cgroup {
 /// Those of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
-    /// All there are besides the root, outer ones first.
+    /// All there are besides the root and those of single vCPUs, outer ones first.
     pub all: Vec<Cgroup>,
     /// Each VM's own; `None`, or none said: its tasks are in the root.
     pub of_vms: Vec<Option<usize>>,
+    /// By VM: what limits the cgroup that each of its vCPUs has to itself. `None`, or none said: they have no such.
+    pub of_vcpus: Vec<Option<Quota>>,
 }
 
 impl Cgroup {
@@ -81,7 +86,13 @@ impl Cgroups {
         Self {
             all: self.all.iter().map(plain).collect(),
             of_vms: self.of_vms.clone(),
+            of_vcpus: Vec::new(),
         }
+    }
+
+    /// What limits the cgroup that each vCPU of a VM has to itself, if they have such.
+    pub fn of_each_vcpu(&self, vm: usize) -> Option<Quota> {
+        self.of_vcpus.get(vm).copied().flatten()
     }
 
     /// A VM's own cgroup, if it has one.

@@ -392,6 +392,7 @@ fn a_quota_is_a_cap() {
         let cgroups = Cgroups {
             all: vec![own],
             of_vms: vec![Some(0)],
+            ..Cgroups::default()
         };
         let jobs = Jobs::new(vec![Job::hog().vcpu(0, 0)], 1).with_vm_caps(caps);
         run_shares(&ten_seconds(

@@ -50,6 +50,7 @@ fn run(
     let cgroups = Cgroups {
         all,
         of_vms: of_vms.iter().copied().map(Some).collect(),
+        ..Cgroups::default()
     };
     let weights = vec![None; of_vms.len()];
     let load = Patterns::new(tasks, &weights, 1).in_cgroups(cgroups);
@@ -144,6 +145,7 @@ fn a_turn_costs_what_wanted_to_run_meanwhile() {
     let cgroups = Cgroups {
         all: vec![PLAIN, PLAIN],
         of_vms: vec![Some(0), Some(1)],
+        ..Cgroups::default()
     };
     let host = host("1n1l2c1t", 1000);
     let sched = Dispatcher::new(DispatcherParams::default(), &host);
@@ -241,6 +243,30 @@ fn a_quota_is_what_a_vm_gets() {
             10 * SEC,
         );
         assert_near(&shares(&outcome, 2), &[share], 0.02);
+        assert!(outcome.vms[0].throttled > 0);
+    }
+}
+
+/// Each of three hogs has its own 20 ms of each 100, whoever else is in the VM; a quota around them holds, too.
+#[test]
+fn each_vcpu_has_its_own_quota() {
+    let own = quota(20 * MS, 100 * MS).quota;
+    for (around, share) in [(PLAIN, 0.1), (quota(30 * MS, 100 * MS), 0.05)] {
+        let cgroups = Cgroups {
+            all: vec![around],
+            of_vms: vec![Some(0)],
+            of_vcpus: vec![own],
+        };
+        let load = Patterns::new(hogs(1, 3), &[None], 1).in_cgroups(cgroups);
+        let dispatcher = Dispatcher::new(DispatcherParams::default(), &params(2));
+        let outcome = Simulation::new(params(2), Box::new(dispatcher), Box::new(load), None).run(
+            SEC,
+            11 * SEC,
+            |_| {},
+        );
+        let ran = outcome.vms[0].vcpus.iter();
+        let ran: Vec<f64> = ran.map(|vcpu| vcpu.run as f64 / 20e9).collect();
+        assert_near(&ran, &[share; 3], 0.03);
         assert!(outcome.vms[0].throttled > 0);
     }
 }
@@ -378,6 +404,7 @@ fn under(policy: &str, topology: &str, all: Vec<Cgroup>, of_vms: &[usize]) -> Ve
     let cgroups = Cgroups {
         all,
         of_vms: of_vms.iter().copied().map(Some).collect(),
+        ..Cgroups::default()
     };
     let weights = vec![None; of_vms.len()];
     let load = Patterns::new(hogs(vms, pcpus), &weights, 1).in_cgroups(cgroups);
@@ -426,6 +453,7 @@ fn policies_see_quotas_and_not_what_they_cost() {
     let cgroups = Cgroups {
         all,
         of_vms: vec![Some(1), Some(2), None],
+        ..Cgroups::default()
     };
     let load = Patterns::new(hogs(3, 1), &[None; 3], 1).in_cgroups(cgroups);
     let params = host("1n1l4c1t", 250);
@@ -467,6 +495,7 @@ fn a_quota_is_what_a_gang_gets_in_time_slots() {
         let cgroups = Cgroups {
             all: groups,
             of_vms,
+            ..Cgroups::default()
         };
         let weights = vec![None; vms as usize];
         let load = Patterns::new(hogs(vms, 2), &weights, 1).in_cgroups(cgroups);

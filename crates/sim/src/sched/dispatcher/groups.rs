@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! cgroups as the dispatcher's table has them; in the kernel, dispatcher/platform/cgroup.h reads it there.
 
-use crate::load::{Cgroup, Cgroups};
+use crate::load::{Cgroup, Cgroups, Quota};
 use corun_dispatcher::{GROUP_IDLE, GROUP_NEUTRAL, GroupConf, MAX_GROUPS};
 use corun_model::VmId;
 
@@ -10,6 +10,7 @@ use corun_model::VmId;
 pub(super) struct Groups {
     pub table: Vec<GroupConf>,
     of_vms: Vec<Option<usize>>,
+    of_vcpus: Vec<Option<Quota>>,
 }
 
 impl Groups {
@@ -31,15 +32,37 @@ impl Groups {
                 table.push(conf(&Cgroup::weighing(weight), None, false));
             }
         }
-        Self { of_vms, table }
+        Self {
+            of_vms,
+            of_vcpus: said.of_vcpus.clone(),
+            table,
+        }
     }
 
-    /// What tasks of this VM name their cgroup by; 0: none.
+    /// What tasks of this VM name its cgroup by; 0: none.
     pub fn of_vm(&self, vm: Option<VmId>) -> u32 {
+        self.place_of(vm).map_or(0, number)
+    }
+
+    /// What a vCPU of this VM that weighs so much names the cgroup by that it has to itself, which is added to the table;
+    /// `None`: it has none, or there is no room for it.
+    pub fn add_vcpu(&mut self, vm: Option<VmId>, weight: u32) -> Option<u32> {
+        let own = *self.of_vcpus.get(vm?.index())?;
+        let (own, around) = (own?, self.place_of(vm)?);
+        if self.table.len() >= MAX_GROUPS {
+            return None;
+        }
+        let group = Cgroup {
+            quota: Some(own),
+            ..Cgroup::weighing(weight)
+        };
+        self.table.push(conf(&group, Some(around), true));
+        Some(number(self.table.len() - 1))
+    }
+
+    fn place_of(&self, vm: Option<VmId>) -> Option<usize> {
         let place = vm.and_then(|vm| *self.of_vms.get(vm.index())?);
-        place
-            .filter(|&place| place < self.table.len())
-            .map_or(0, number)
+        place.filter(|&place| place < self.table.len())
     }
 }
 

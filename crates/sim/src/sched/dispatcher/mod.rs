@@ -59,8 +59,8 @@ use corun_dispatcher::{
     TaskStruct,
 };
 use corun_model::{
-    DispatcherParams, Doing, Gang, Nanos, PcpuId, PcpuSet, Placement, Plan, Sharing, TaskId, Turns,
-    VmId, VmPlan,
+    DispatcherParams, Doing, Gang, NEUTRAL_WEIGHT, Nanos, PcpuId, PcpuSet, Placement, Plan,
+    Sharing, TaskId, Turns, VmId, VmPlan,
 };
 use groups::Groups;
 use helpers::Helpers;
@@ -265,17 +265,20 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
 
     fn add(&mut self, host: &mut Host, task: TaskId) {
         let spec = &host.task(task).spec;
-        let known = TaskStruct {
+        let vm = spec.vcpu.map(|(vm, _)| vm);
+        let mut known = TaskStruct {
             id: task.0 + 1,
-            vcpu_of: spec.vcpu.map_or(0, |(vm, _)| dispatcher_id(vm)),
+            vcpu_of: vm.map_or(0, dispatcher_id),
             weight: spec.weight,
             allowed: spec.allowed,
-            group: self
-                .groups
-                .of_vm(spec.vcpu.map(|(vm, _)| vm).or(spec.helper_of)),
+            group: self.groups.of_vm(vm.or(spec.helper_of)),
             ..TaskStruct::default()
         };
-        let vm = spec.vcpu.map(|(vm, _)| vm);
+        if let Some(own) = self.groups.add_vcpu(vm, spec.weight) {
+            let place = own as usize - 1;
+            (self.native).configure_group(place, self.groups.table[place]);
+            (known.group, known.weight) = (own, NEUTRAL_WEIGHT);
+        }
         self.helpers.add(task.index(), vm, spec.helper_of);
         self.native.services().add_task();
         self.native.add_task(known, host.now());

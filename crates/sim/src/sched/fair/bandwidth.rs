@@ -127,18 +127,33 @@ pub(super) enum Ask {
     Set(Timer, Nanos),
 }
 
+/// The place of a cgroup that tasks are in: those of VMs come first, in their order, then those of single vCPUs.
+pub(super) type Leaf = usize;
+
 /// All accounts.
 #[derive(Clone, Debug)]
 pub(super) struct Bandwidth {
     accounts: Vec<Account>,
-    /// By VM: the limited cgroups around it, inner ones first, and how many cgroups each is out from the VM's own.
+    /// By leaf: the limited cgroups around its tasks, itself included, inner ones first; and how many cgroups each is out
+    /// from the VM's own, `None`: it is within that.
     paths: Vec<Vec<Pool>>,
-    levels: Vec<Vec<usize>>,
+    levels: Vec<Vec<Option<usize>>>,
     asks: Vec<Ask>,
+    pcpus: usize,
+    interleave: bool,
 }
 
 impl Account {
-    fn new(quota: Quota, pcpus: usize, phase: Nanos) -> Self {
+    /// That of the cgroup in place `pool`. Do timers `interleave`?
+    fn new(quota: Quota, pool: Pool, pcpus: usize, interleave: bool) -> Self {
+        let phase = match interleave {
+            // The scheduler knows no seed.
+            true => {
+                let mut rng = Rng::of(0, "cpu.max", pool as u64);
+                rng.between(0, quota.period.saturating_sub(1))
+            }
+            false => 0,
+        };
         Self {
             quota,
             runtime: quota.time,
@@ -188,32 +203,41 @@ impl Bandwidth {
         let mut accounts = Vec::new();
         let mut places = Vec::new();
         for group in &cgroups.all {
-            places.push(group.quota.map(|_| accounts.len()));
-            accounts.extend(group.quota.map(|quota| {
-                let phase = match interleave {
-                    // The scheduler knows no seed.
-                    true => {
-                        let mut rng = Rng::of(0, "cpu.max", accounts.len() as u64);
-                        rng.between(0, quota.period.saturating_sub(1))
-                    }
-                    false => 0,
-                };
-                Account::new(quota, pcpus, phase)
-            }));
+            let pool = accounts.len();
+            places.push(group.quota.map(|_| pool));
+            let account = |quota| Account::new(quota, pool, pcpus, interleave);
+            accounts.extend(group.quota.map(account));
         }
         let path = |own: &Option<usize>| {
             let out = |at: &usize| cgroups.all.get(*at)?.within;
             let up = std::iter::successors(*own, out).enumerate();
-            let limited = up.filter_map(|(level, at)| Some(((*places.get(at)?)?, level)));
+            let limited = up.filter_map(|(level, at)| Some(((*places.get(at)?)?, Some(level))));
             limited.unzip()
         };
         let (paths, levels) = cgroups.of_vms.iter().map(path).unzip();
-        (!accounts.is_empty()).then_some(Self {
+        let limits_any = !accounts.is_empty() || cgroups.of_vcpus.iter().any(Option::is_some);
+        limits_any.then_some(Self {
             paths,
             levels,
             accounts,
             asks: Vec::new(),
+            pcpus,
+            interleave,
         })
+    }
+
+    /// One more vCPU of this VM with such a cgroup to itself: its leaf.
+    pub(super) fn add_vcpu(&mut self, vm: usize, quota: Quota) -> Leaf {
+        let pool = self.accounts.len();
+        let account = Account::new(quota, pool, self.pcpus, self.interleave);
+        self.accounts.push(account);
+        let mut path = vec![pool];
+        path.extend_from_slice(self.path(vm));
+        let mut levels = vec![None];
+        levels.extend(self.levels.get(vm).into_iter().flatten());
+        self.paths.push(path);
+        self.levels.push(levels);
+        self.paths.len() - 1
     }
 
     /// What is to be done by now.
@@ -221,27 +245,27 @@ impl Bandwidth {
         std::mem::take(&mut self.asks)
     }
 
-    /// The limited cgroups around a VM, inner ones first.
-    pub(super) fn path(&self, vm: usize) -> &[Pool] {
-        self.paths.get(vm).map_or(&[], Vec::as_slice)
+    /// The limited cgroups around the tasks of a leaf, inner ones first.
+    pub(super) fn path(&self, leaf: Leaf) -> &[Pool] {
+        self.paths.get(leaf).map_or(&[], Vec::as_slice)
     }
 
-    /// How many cgroups `pool`, which is around the VM, is out from the VM's own.
-    pub(super) fn level(&self, vm: usize, pool: Pool) -> usize {
-        let at = self.path(vm).iter().position(|&other| other == pool);
-        at.map_or(0, |at| self.levels[vm][at])
+    /// How many cgroups `pool`, which is around the leaf, is out from the VM's own; `None`: it is a vCPU's own.
+    pub(super) fn level(&self, leaf: Leaf, pool: Pool) -> Option<usize> {
+        let at = self.path(leaf).iter().position(|&other| other == pool);
+        at.map_or(Some(0), |at| self.levels[leaf][at])
     }
 
-    /// Is any cgroup around the VM throttled on `cpu` (`throttled_hierarchy()`)?
-    pub(super) fn is_throttled(&self, vm: usize, cpu: PcpuId) -> bool {
-        let mut path = self.path(vm).iter();
+    /// Is any cgroup around the leaf throttled on `cpu` (`throttled_hierarchy()`)?
+    pub(super) fn is_throttled(&self, leaf: Leaf, cpu: PcpuId) -> bool {
+        let mut path = self.path(leaf).iter();
         path.any(|&pool| self.accounts[pool].local[cpu.index()].throttled)
     }
 
-    /// A task of the VM, the current one of `cpu`, had it for `time`.
-    pub(super) fn charge(&mut self, vm: usize, cpu: PcpuId, time: Nanos, now: Nanos) {
-        for at in 0..self.path(vm).len() {
-            let pool = self.paths[vm][at];
+    /// A task of the leaf, the current one of `cpu`, had it for `time`.
+    pub(super) fn charge(&mut self, leaf: Leaf, cpu: PcpuId, time: Nanos, now: Nanos) {
+        for at in 0..self.path(leaf).len() {
+            let pool = self.paths[leaf][at];
             let local = &mut self.accounts[pool].local[cpu.index()];
             local.left -= time as i64;
             if local.left <= 0 && !local.throttled && !self.assign(pool, cpu, SLICE, now) {
@@ -250,20 +274,26 @@ impl Bandwidth {
         }
     }
 
-    /// A task of the VM joins the runqueue of `cpu`, or would if the answer were not a cgroup that is
+    /// A task of the leaf joins the runqueue of `cpu`, or would if the answer were not a cgroup that is
     /// throttled there.
-    pub(super) fn enter(&mut self, vm: usize, cpu: PcpuId, now: Nanos) -> Option<Pool> {
-        self.enter_from(vm, 0, cpu, now)
+    pub(super) fn enter(&mut self, leaf: Leaf, cpu: PcpuId, now: Nanos) -> Option<Pool> {
+        self.enter_from(leaf, 0, cpu, now)
     }
 
     /// The same for one that `inner` kept out until now.
-    pub(super) fn rise(&mut self, vm: usize, inner: Pool, cpu: PcpuId, now: Nanos) -> Option<Pool> {
-        self.enter_from(vm, self.level_around(vm, inner), cpu, now)
+    pub(super) fn rise(
+        &mut self,
+        leaf: Leaf,
+        inner: Pool,
+        cpu: PcpuId,
+        now: Nanos,
+    ) -> Option<Pool> {
+        self.enter_from(leaf, self.level_around(leaf, inner), cpu, now)
     }
 
-    fn enter_from(&mut self, vm: usize, level: usize, cpu: PcpuId, now: Nanos) -> Option<Pool> {
-        for at in level..self.path(vm).len() {
-            let pool = self.paths[vm][at];
+    fn enter_from(&mut self, leaf: Leaf, level: usize, cpu: PcpuId, now: Nanos) -> Option<Pool> {
+        for at in level..self.path(leaf).len() {
+            let pool = self.paths[leaf][at];
             let local = &mut self.accounts[pool].local[cpu.index()];
             local.members += 1;
             let first = local.members == 1 && !local.throttled;
@@ -277,19 +307,19 @@ impl Bandwidth {
         None
     }
 
-    /// A task of the VM leaves the runqueue of `cpu`.
-    pub(super) fn leave(&mut self, vm: usize, cpu: PcpuId, now: Nanos) {
-        self.leave_from(vm, 0, cpu, now);
+    /// A task of the leaf leaves the runqueue of `cpu`.
+    pub(super) fn leave(&mut self, leaf: Leaf, cpu: PcpuId, now: Nanos) {
+        self.leave_from(leaf, 0, cpu, now);
     }
 
     /// The same for one that `inner` keeps out from now on.
-    pub(super) fn sink(&mut self, vm: usize, inner: Pool, cpu: PcpuId, now: Nanos) {
-        self.leave_from(vm, self.level_around(vm, inner), cpu, now);
+    pub(super) fn sink(&mut self, leaf: Leaf, inner: Pool, cpu: PcpuId, now: Nanos) {
+        self.leave_from(leaf, self.level_around(leaf, inner), cpu, now);
     }
 
-    fn leave_from(&mut self, vm: usize, level: usize, cpu: PcpuId, now: Nanos) {
-        for at in level..self.path(vm).len() {
-            let pool = self.paths[vm][at];
+    fn leave_from(&mut self, leaf: Leaf, level: usize, cpu: PcpuId, now: Nanos) {
+        for at in level..self.path(leaf).len() {
+            let pool = self.paths[leaf][at];
             let local = &mut self.accounts[pool].local[cpu.index()];
             local.members -= 1;
             if local.members == 0 {
@@ -298,18 +328,18 @@ impl Bandwidth {
         }
     }
 
-    /// How many limited cgroups are around the VM up to `inner`, that one included.
-    fn level_around(&self, vm: usize, inner: Pool) -> usize {
-        let mut path = self.path(vm).iter();
+    /// How many limited cgroups are around the leaf up to `inner`, that one included.
+    fn level_around(&self, leaf: Leaf, inner: Pool) -> usize {
+        let mut path = self.path(leaf).iter();
         path.position(|&pool| pool == inner).map_or(0, |at| at + 1)
     }
 
-    /// The pCPU looks at the cgroups around the VM that it ran: those that have nothing left are throttled
+    /// The pCPU looks at the cgroups around the leaf that it ran: those that have nothing left are throttled
     /// from now on.
-    pub(super) fn check(&mut self, vm: usize, cpu: PcpuId, now: Nanos) -> Vec<Pool> {
+    pub(super) fn check(&mut self, leaf: Leaf, cpu: PcpuId, now: Nanos) -> Vec<Pool> {
         let mut throttled = Vec::new();
-        for at in 0..self.path(vm).len() {
-            let pool = self.paths[vm][at];
+        for at in 0..self.path(leaf).len() {
+            let pool = self.paths[leaf][at];
             let local = &self.accounts[pool].local[cpu.index()];
             if local.left <= 0 && !local.throttled && self.throttle(pool, cpu, now) {
                 throttled.push(pool);

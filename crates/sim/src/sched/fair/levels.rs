@@ -215,6 +215,7 @@ mod tests {
         let cgroups = Cgroups {
             all: vec![group(None), group(Some(0)), group(Some(1)), group(Some(0))],
             of_vms: vec![Some(2), Some(3), None],
+            ..Cgroups::default()
         };
         let mut groups = Groups::of([None; 3].into_iter(), true);
         groups.know_cgroups(&cgroups);

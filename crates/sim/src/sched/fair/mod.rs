@@ -295,7 +295,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         }
         if let Some(quotas) = &mut self.quotas {
             let around = known.vm().or(known.spec.helper_of);
-            quotas.add(around.map(|vm| vm.index()));
+            quotas.add(around.map(|vm| vm.index()), known.spec.vcpu.is_some());
         }
         if let Some(levels) = &mut self.levels {
             levels.add();

@@ -127,6 +127,7 @@ mod tests {
                 group(false, Some(1)),
             ],
             of_vms: vec![Some(2), Some(3), Some(4), None],
+            ..Cgroups::default()
         };
         let mut groups = Groups::of([None; 4].into_iter(), true);
         groups.know_cgroups(&cgroups);
@@ -144,6 +145,7 @@ mod tests {
         let plain = Cgroups {
             all: vec![group(false, None)],
             of_vms: vec![Some(0)],
+            ..Cgroups::default()
         };
         assert!(Ranks::of(&plain, &groups).is_none());
     }

@@ -308,10 +308,12 @@ impl RunqueueAccounts {
         member.util.advance(full(running), now, &self.decay);
     }
 
-    /// A task's averages go on from where they stood still.
+    /// A task's averages go on from where they stood still, if they did.
     pub(crate) fn thaw(&mut self, task: TaskId, now: Nanos) {
         let member = &mut self.tasks[task.index()];
-        member.frozen = false;
+        if !std::mem::replace(&mut member.frozen, false) {
+            return;
+        }
         for average in [&mut member.queued, &mut member.runnable, &mut member.util] {
             *average = Average::starting_at(average.value, now);
         }

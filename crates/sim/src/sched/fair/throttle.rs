@@ -15,10 +15,10 @@
 //! Simplified: ghosts of a cgroup that is throttled are let go, as if what they owe had worn off; until 6.18
 //! a task in the kernel waits with the locks it holds, which no vCPU does here.
 
-use super::bandwidth::{Ask, Bandwidth, Pool, Timer};
+use super::bandwidth::{Ask, Bandwidth, Leaf, Pool, Timer};
 use super::{Fair, Join, Leave, Order};
 use crate::host::Host;
-use crate::load::Cgroups;
+use crate::load::{Cgroups, Quota};
 use corun_model::{Nanos, PcpuId, TaskId};
 
 /// Tells timers of quotas from those that end slices: the cgroup is in the lower half.
@@ -38,8 +38,8 @@ struct Parked {
 /// What is known of a task.
 #[derive(Clone, Copy, Debug)]
 struct Limited {
-    /// The VM whose cgroup it is in.
-    vm: Option<usize>,
+    /// The cgroup that it is in, if a quota holds there.
+    leaf: Option<Leaf>,
     parked: Option<Parked>,
     /// How long it was parked before, in all.
     spent: Nanos,
@@ -49,6 +49,8 @@ struct Limited {
 #[derive(Debug)]
 pub(super) struct Quotas {
     bandwidth: Bandwidth,
+    /// What limits each vCPU by itself, by VM.
+    of_vcpus: Vec<Option<Quota>>,
     tasks: Vec<Limited>,
 }
 
@@ -58,22 +60,29 @@ impl Quotas {
         let bandwidth = Bandwidth::of(cgroups, pcpus, interleave)?;
         Some(Box::new(Self {
             bandwidth,
+            of_vcpus: cgroups.of_vcpus.clone(),
             tasks: Vec::new(),
         }))
     }
 
-    /// One more task, in the cgroup of this VM. Helpers are in it, too.
-    pub(super) fn add(&mut self, vm: Option<usize>) {
+    /// One more task, in the cgroup of this VM: a vCPU of it, or a helper.
+    pub(super) fn add(&mut self, vm: Option<usize>, is_vcpu: bool) {
+        let own = vm.filter(|_| is_vcpu);
+        let own = own.and_then(|vm| self.of_vcpus.get(vm).copied().flatten());
+        let leaf = match (vm, own) {
+            (Some(vm), Some(quota)) => Some(self.bandwidth.add_vcpu(vm, quota)),
+            _ => vm.filter(|&vm| !self.bandwidth.path(vm).is_empty()),
+        };
         self.tasks.push(Limited {
-            vm: vm.filter(|&vm| !self.bandwidth.path(vm).is_empty()),
+            leaf,
             parked: None,
             spent: 0,
         });
     }
 
-    /// The VM of a task that has a quota around it.
-    fn vm(&self, task: TaskId) -> Option<usize> {
-        self.tasks[task.index()].vm
+    /// The cgroup of a task that has a quota around it.
+    fn leaf(&self, task: TaskId) -> Option<Leaf> {
+        self.tasks[task.index()].leaf
     }
 
     /// How long `task` was kept waiting so far.
@@ -93,10 +102,10 @@ impl Quotas {
         self.bandwidth.park(task, parked.by, parked.cpu);
     }
 
-    /// How many cgroups `pool` is out from that of the task's VM.
-    fn level(&self, task: TaskId, pool: Pool) -> usize {
-        let vm = self.tasks[task.index()].vm;
-        vm.map_or(0, |vm| self.bandwidth.level(vm, pool))
+    /// How many cgroups `pool` is out from that of the task's VM; `None`: it is the task's own within that.
+    fn level(&self, task: TaskId, pool: Pool) -> Option<usize> {
+        let leaf = self.tasks[task.index()].leaf;
+        leaf.map_or(Some(0), |leaf| self.bandwidth.level(leaf, pool))
     }
 
     /// It is not parked any more.
@@ -112,9 +121,9 @@ impl<O: Order> Fair<O> {
     /// The current task of `cpu` had it for `time`: that comes off the quotas around it.
     pub(super) fn charge_quotas(&mut self, task: TaskId, cpu: PcpuId, time: Nanos, now: Nanos) {
         if let Some(quotas) = &mut self.quotas
-            && let Some(vm) = quotas.vm(task)
+            && let Some(leaf) = quotas.leaf(task)
         {
-            quotas.bandwidth.charge(vm, cpu, time, now);
+            quotas.bandwidth.charge(leaf, cpu, time, now);
         }
     }
 
@@ -129,8 +138,9 @@ impl<O: Order> Fair<O> {
         let Some(quotas) = &self.quotas else {
             return false;
         };
-        let held = |vm| [from, to].map(|cpu| quotas.bandwidth.is_throttled(vm, cpu));
-        quotas.vm(task).map(held).is_some_and(|it| it != [false; 2])
+        let held = |leaf| [from, to].map(|cpu| quotas.bandwidth.is_throttled(leaf, cpu));
+        let leaf = quotas.leaf(task);
+        leaf.map(held).is_some_and(|it| it != [false; 2])
     }
 
     /// `task` is about to join the runqueue of `cpu`. If a cgroup around it is throttled there it is parked;
@@ -146,10 +156,10 @@ impl<O: Order> Fair<O> {
         let Some(quotas) = &mut self.quotas else {
             return false;
         };
-        let Some(vm) = quotas.vm(task) else {
+        let Some(leaf) = quotas.leaf(task) else {
             return false;
         };
-        let Some(by) = quotas.bandwidth.enter(vm, cpu, now) else {
+        let Some(by) = quotas.bandwidth.enter(leaf, cpu, now) else {
             return false;
         };
         // It may have left a ghost there.
@@ -163,9 +173,9 @@ impl<O: Order> Fair<O> {
     /// `task` leaves the runqueue of `cpu`, not being throttled.
     pub(super) fn leave_quotas(&mut self, task: TaskId, cpu: PcpuId, now: Nanos) {
         if let Some(quotas) = &mut self.quotas
-            && let Some(vm) = quotas.vm(task)
+            && let Some(leaf) = quotas.leaf(task)
         {
-            quotas.bandwidth.leave(vm, cpu, now);
+            quotas.bandwidth.leave(leaf, cpu, now);
         }
     }
 
@@ -174,8 +184,8 @@ impl<O: Order> Fair<O> {
         let Some(quotas) = &mut self.quotas else {
             return;
         };
-        if let Some(vm) = task.and_then(|task| quotas.vm(task)) {
-            for pool in quotas.bandwidth.check(vm, cpu, now) {
+        if let Some(leaf) = task.and_then(|task| quotas.leaf(task)) {
+            for pool in quotas.bandwidth.check(leaf, cpu, now) {
                 self.throttle(pool, cpu, now);
             }
         }
@@ -189,8 +199,10 @@ impl<O: Order> Fair<O> {
             let Some(quotas) = &mut self.quotas else {
                 return;
             };
-            let Some(vm) = quotas.vm(task) else { continue };
-            if !quotas.bandwidth.path(vm).contains(&pool) {
+            let Some(leaf) = quotas.leaf(task) else {
+                continue;
+            };
+            if !quotas.bandwidth.path(leaf).contains(&pool) {
                 continue;
             }
             if self.books.task(task).ghost.is_some() {
@@ -198,7 +210,7 @@ impl<O: Order> Fair<O> {
                 self.end_released(now);
                 continue;
             }
-            quotas.bandwidth.sink(vm, pool, cpu, now);
+            quotas.bandwidth.sink(leaf, pool, cpu, now);
             self.books.age_task(task, now);
             self.leave_queue(task, cpu, Leave::Throttled, now);
             self.park(task, pool, cpu, Join::Woken(cpu), now);
@@ -212,8 +224,7 @@ impl<O: Order> Fair<O> {
             let rq = self.books.rq_mut(cpu);
             rq.load.value = rq.load.value.saturating_sub(load);
         }
-        let member = self.books.task_mut(task);
-        (member.frozen, member.last) = (true, Some(cpu));
+        self.books.task_mut(task).last = Some(cpu);
         let since = now;
         if let Some(quotas) = &mut self.quotas {
             let parked = Parked {
@@ -228,8 +239,17 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// The cgroup so far out from that of the task's VM withdraws what `task` counts around it, or gives it back.
-    fn hold_in_groups(&mut self, task: TaskId, level: usize, held: bool, now: Nanos) {
+    /// The cgroup so far out from that of the task's VM withdraws what `task` counts around it, or gives it back. One that
+    /// the task has to itself within that (`None`) does so in the VM's, like a vCPU that sleeps.
+    fn hold_in_groups(&mut self, task: TaskId, level: Option<usize>, held: bool, now: Nanos) {
+        let Some(level) = level else {
+            self.count_in_group(task, !held, now);
+            return;
+        };
+        if held {
+            self.books.age_task(task, now);
+            self.books.task_mut(task).frozen = true;
+        }
         let vm = self.books.task(task).vm;
         let decay = self.books.decay();
         self.groups.hold(vm, level, held, now, decay);
@@ -258,11 +278,11 @@ impl<O: Order> Fair<O> {
         let Some(quotas) = &mut self.quotas else {
             return;
         };
-        let (Some(vm), Some(parked)) = (quotas.vm(task), quotas.end_parked(task, now)) else {
+        let (Some(leaf), Some(parked)) = (quotas.leaf(task), quotas.end_parked(task, now)) else {
             return;
         };
         let level = quotas.level(task, inner);
-        if let Some(by) = quotas.bandwidth.rise(vm, inner, cpu, now) {
+        if let Some(by) = quotas.bandwidth.rise(leaf, inner, cpu, now) {
             let outer = quotas.level(task, by);
             let since = now;
             quotas.park(

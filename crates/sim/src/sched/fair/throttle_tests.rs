@@ -67,7 +67,11 @@ fn kernel_on(name: &str, host: &HostParams) -> Boxed {
 /// VM n is in group `of_vms[n]`.
 pub(super) fn grouped(jobs: Vec<Job>, all: Vec<Cgroup>, of_vms: &[usize]) -> Jobs {
     let of_vms = of_vms.iter().copied().map(Some).collect();
-    Jobs::new(jobs, 1).in_cgroups(Cgroups { all, of_vms })
+    Jobs::new(jobs, 1).in_cgroups(Cgroups {
+        all,
+        of_vms,
+        ..Cgroups::default()
+    })
 }
 
 pub(super) fn run(sched: Boxed, (topology, hz): (&str, u32), jobs: Jobs, length: Nanos) -> Outcome {
@@ -287,6 +291,66 @@ fn the_same_as_under_corun() {
     }
 }
 
+/// What limits each vCPU by itself.
+fn each(time: Nanos) -> Option<Quota> {
+    let (period, burst) = (100 * MS, 0);
+    Some(Quota {
+        time,
+        period,
+        burst,
+    })
+}
+
+/// Each of three hogs has its own 20 ms of each 100, whoever else is in the VM; a quota around them holds, too.
+#[test]
+fn each_vcpu_has_its_own_quota() {
+    for name in KERNELS {
+        let ran = |around: Option<Quota>| {
+            let vm = Cgroup {
+                quota: around,
+                ..PLAIN
+            };
+            let jobs = Jobs::new(hogs(1, 3), 1).in_cgroups(Cgroups {
+                all: vec![vm],
+                of_vms: vec![Some(0)],
+                of_vcpus: vec![each(20 * MS)],
+            });
+            let outcome = run_under(name, ("1n1l2c1t", 1000), jobs, 10 * SEC);
+            let ran = outcome.vms[0].vcpus.iter().map(|vcpu| vcpu.run);
+            (ran.collect::<Vec<_>>(), outcome.vms[0].throttled)
+        };
+        let (alone, throttled) = ran(None);
+        assert_near(&alone, &[2 * SEC; 3], 3, name);
+        // The rest of the time, but for what three wait for two pCPUs.
+        assert_near(&[throttled], &[24 * SEC], 10, name);
+        let (within, _) = ran(each(30 * MS));
+        assert_near(&[within.iter().sum()], &[3 * SEC], 3, name);
+    }
+}
+
+/// A vCPU that has used its quota up counts in its VM as little as one that sleeps. Alone on a pCPU it has 40 of each 100 ms.
+/// Its sibling shares the other one with a VM of the same weight: it has a third of that while both want to run, and half
+/// of it otherwise, were it not for its own 40 ms.
+#[test]
+fn a_vcpu_without_quota_left_weighs_nothing_in_its_vm() {
+    for name in KERNELS {
+        let vcpu = |vm, number, allowed| Job::hog().vcpu(vm, number).on(allowed);
+        let jobs = [vcpu(0, 0, "0"), vcpu(0, 1, "1"), vcpu(1, 0, "1")];
+        let share = |of_vcpus: Vec<Option<Quota>>| {
+            let jobs = Jobs::new(jobs.to_vec(), 1).in_cgroups(Cgroups {
+                all: vec![PLAIN, PLAIN],
+                of_vms: vec![Some(0), Some(1)],
+                of_vcpus,
+            });
+            let outcome = run_under(name, ("1n1l2c1t", 1000), jobs, 20 * SEC);
+            outcome.vms[0].vcpus[1].run as f64 / 20e9
+        };
+        let (free, limited) = (share(Vec::new()), share(vec![each(40 * MS)]));
+        assert!((free - 1.0 / 3.0).abs() < 0.02, "{name}: {free}");
+        assert!((limited - 0.4).abs() < 0.02, "{name}: {limited}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// Whatever the load: in no part of a run has anybody more than its quota, what it saved up, and on each pCPU what
@@ -334,7 +398,9 @@ proptest! {
             ..limited(time * MS, time * MS / 2, within)
         }));
         let of_vms = (1..=scene.vms()).map(Some).collect();
-        let jobs = jobs.in_cgroups(Cgroups { all: groups, of_vms });
+        let own = |n: usize| each(time * MS).filter(|_| (n + time as usize).is_multiple_of(3));
+        let of_vcpus = (0..scene.vms()).map(own).collect();
+        let jobs = jobs.in_cgroups(Cgroups { all: groups, of_vms, of_vcpus });
         let pcpus = params.topology.pcpus();
         let sched: Boxed = match KERNELS.get(what) {
             Some(name) => kernel_on(name, &params),

@@ -401,6 +401,7 @@ mod tests {
         let cgroups = Cgroups {
             all: vec![group(None), group(Some(quota))],
             of_vms: vec![Some(0), Some(1)],
+            ..Cgroups::default()
         };
         let load = Patterns::new(hogs.to_vec(), &[Some(100), None], 1).in_cgroups(cgroups);
         let host = host("1n1l1c1t", 1000);
@@ -487,6 +488,7 @@ mod tests {
                 group(100, Some(0)),
             ],
             of_vms: vec![Some(2), Some(3)],
+            ..Cgroups::default()
         };
         let mut groups = Groups::of([None; 2].into_iter(), averages);
         groups.know_cgroups(&cgroups);

@@ -12,7 +12,11 @@ const VM: usize = 0;
 /// VM 0 in its own group, the last of these.
 fn bandwidth(all: Vec<Cgroup>) -> Bandwidth {
     let of_vms = vec![Some(all.len() - 1)];
-    let cgroups = Cgroups { all, of_vms };
+    let cgroups = Cgroups {
+        all,
+        of_vms,
+        ..Cgroups::default()
+    };
     Bandwidth::of(&cgroups, 4, false).unwrap()
 }
 
@@ -196,6 +200,7 @@ fn timers_interleave_in_6_12() {
     let all = Cgroups {
         all: groups,
         of_vms,
+        ..Cgroups::default()
     };
     let phases = |interleave| {
         let all = Bandwidth::of(&all, 1, interleave).unwrap();

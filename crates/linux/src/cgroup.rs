@@ -35,7 +35,7 @@ pub(crate) fn weight_at(cgroup: &Path) -> Option<u32> {
 }
 
 /// `cpu.max` of the cgroup with this directory, as pCPU time in a second, ns; `None`: no limit.
-fn quota_at(cgroup: &Path) -> Option<Nanos> {
+pub(crate) fn quota_at(cgroup: &Path) -> Option<Nanos> {
     let max = fs::read_to_string(cgroup.join("cpu.max")).ok()?;
     let (time, period) = max.trim().split_once(' ')?;
     let (time, period): (Nanos, Nanos) = (time.parse().ok()?, period.parse().ok()?);

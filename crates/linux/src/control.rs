@@ -393,7 +393,8 @@ impl Control {
             TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed.and(&self.online),
-                weight: vcpu.weight,
+                weight: vcpu.own.weight,
+                quota: vcpu.own.quota,
                 run: sum.run.saturating_sub(before.run),
                 ready: sum.ready.saturating_sub(before.ready),
                 wait: sum.wait.saturating_sub(before.wait),

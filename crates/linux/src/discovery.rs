@@ -11,7 +11,7 @@ use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, MOST_THREADS, identity};
 use crate::perf::VcpuCounters;
 use crate::tables::Tables;
-use crate::vcpu_weight::Weights;
+use crate::vcpu_weight::{Own, Weights};
 use crate::vm_table::VmSlot;
 use crate::{cgroup, pidfd};
 use corun_dispatcher::{NO_VM, TaskConf, VmConf};
@@ -34,8 +34,8 @@ pub(crate) struct Vcpu {
     pub(crate) number: Option<u32>,
     pub(crate) pidfd: OwnedFd,
     pub(crate) allowed: PcpuSet,
-    /// What it weighs among its siblings.
-    pub(crate) weight: u32,
+    /// What it weighs among its siblings, and what limits it.
+    pub(crate) own: Own,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<TaskConf>,
     /// What it could not be told, and is to be.
@@ -295,7 +295,7 @@ impl Vm {
         self.find_cgroup(look);
         let weights = Weights::of(tgid, look.mount());
         for vcpu in &mut self.vcpus {
-            vcpu.weight = weights.of_thread(vcpu.key.tid);
+            vcpu.own = weights.of_thread(vcpu.key.tid);
         }
         let threads = process.some_threads(MOST_THREADS);
         let count = process.thread_count().unwrap_or(0) as usize;
@@ -398,7 +398,7 @@ fn open_vcpu(
             number,
             pidfd,
             allowed,
-            weight: weights.of_thread(tid),
+            own: weights.of_thread(tid),
             told: None,
             owed: None,
             counters: None,

@@ -125,9 +125,9 @@ impl Observer {
                 let sum = vm.counted(thread.tid);
                 let did = sum.since(old.map_or(sum, |old| old.counted(thread.tid)));
                 let task = self.numbers.task((thread.tid, thread.start));
-                let weight = weights.of_thread(thread.tid);
+                let own = weights.of_thread(thread.tid);
                 vcpus.push(task_seen(
-                    (task, weight),
+                    (task, own),
                     allowed,
                     did,
                     Signals::default(),

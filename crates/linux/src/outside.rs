@@ -2,6 +2,7 @@
 //! What a policy is shown of vCPUs where the dispatcher is not in charge: numbers of its own for VMs and
 //! vCPUs, and of their time what the kernel counts for everybody.
 
+use crate::vcpu_weight::Own;
 use corun_model::{Nanos, PcpuSet, Signals, TaskId, TaskSeen, Turns, VmId};
 use corun_system::procfs::Counted;
 use std::collections::BTreeMap;
@@ -72,7 +73,7 @@ impl<Id: Copy> Given<Id> {
 
 /// A vCPU in a period of `elapsed` ns in which it `did` this. How its turns went is not known.
 pub(crate) fn task_seen(
-    (task, weight): (TaskId, u32),
+    (task, own): (TaskId, Own),
     allowed: PcpuSet,
     did: Counted,
     signals: Signals,
@@ -81,7 +82,8 @@ pub(crate) fn task_seen(
     TaskSeen {
         task,
         allowed,
-        weight,
+        weight: own.weight,
+        quota: own.quota,
         run: did.run,
         ready: did.ready,
         wait: elapsed.saturating_sub(did.run + did.ready),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a vCPU weighs among its siblings: `cpu.weight` of a cgroup that its thread has to itself, such as
-//! libvirt's `vcpu0`, else its thread's nice value.
+//! libvirt's `vcpu0`, else its thread's nice value; and what limits it by itself, `cpu.max` of that cgroup (libvirt's
+//! `<quota>`).
 //!
 //! The dispatcher divides a VM's time by these: a cgroup's weight by what it weighs beside those
 //! next to it (dispatcher/group.h), a thread's by `scx.weight`, which the kernel makes of its nice
@@ -8,7 +9,7 @@
 //! itself its nice value has no effect.
 
 use crate::cgroup;
-use corun_model::NEUTRAL_WEIGHT;
+use corun_model::{NEUTRAL_WEIGHT, Nanos};
 use corun_system::procfs::{Proc, Process};
 use std::fs;
 use std::io::{self, Read};
@@ -23,7 +24,24 @@ const OF_NICE: [u32; 40] = [
 /// What nice 0 weighs there.
 const NICE_0: u32 = 1024;
 
-/// What threads of one process weigh among each other.
+/// What a vCPU has by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Own {
+    /// What it weighs among its siblings: 1 to 10000, 100 is neutral.
+    pub(crate) weight: u32,
+    /// pCPU time that it may have in a second, ns; `None`: as much as there is.
+    pub(crate) quota: Option<Nanos>,
+}
+
+impl Own {
+    /// What a vCPU has of which nothing is said.
+    pub(crate) const NEUTRAL: Self = Self {
+        weight: NEUTRAL_WEIGHT,
+        quota: None,
+    };
+}
+
+/// What threads of one process weigh among each other, and what limits each.
 ///
 /// Most VMs have all their threads in one cgroup, and some hosts all VMs: to list its threads for
 /// each vCPU was seven tenths of what the daemon did on such a host with 504 vCPUs. So it is
@@ -57,23 +75,34 @@ impl Weights {
         }
     }
 
-    /// What its thread `tid` weighs; neutral, if it has gone.
-    pub(crate) fn of_thread(&self, tid: u32) -> u32 {
-        self.of_own_cgroup(tid)
-            .or_else(|| nice(tid).ok().map(of_nice))
-            .unwrap_or(NEUTRAL_WEIGHT)
+    /// What its thread `tid` has by itself; neutral, if it has gone.
+    pub(crate) fn of_thread(&self, tid: u32) -> Own {
+        let by_nice = || {
+            let weight = nice(tid).ok().map(of_nice)?;
+            Some(Own {
+                weight,
+                quota: None,
+            })
+        };
+        let own = self.of_own_cgroup(tid).or_else(by_nice);
+        own.unwrap_or(Own::NEUTRAL)
     }
 
-    /// The weight of the cgroup that a thread has to itself; `None` if it shares its own with others.
-    fn of_own_cgroup(&self, tid: u32) -> Option<u32> {
+    /// What the cgroup says that a thread has to itself; `None` if it shares its own with others.
+    fn of_own_cgroup(&self, tid: u32) -> Option<Own> {
         let mount = self.mount.as_ref()?;
         let path = self.process.thread(tid).cgroup()?;
         if tid != self.tgid && self.firsts.as_ref() == Some(&path) {
             return None;
         }
         let own = mount.join(path.trim_start_matches('/'));
-        let alone = own != *mount && is_alone(&own, tid)?;
-        alone.then(|| cgroup::weight_at(&own)).flatten()
+        if own == *mount || !is_alone(&own, tid)? {
+            return None;
+        }
+        Some(Own {
+            weight: cgroup::weight_at(&own)?,
+            quota: cgroup::quota_at(&own),
+        })
     }
 }
 
@@ -132,10 +161,10 @@ mod tests {
             let me = unsafe { libc::gettid() } as u32;
             let mount = cgroup::mount(Path::new("/"));
             let weights = Weights::of(std::process::id(), mount.as_deref());
-            let before = (weights.of_thread(me), nice(me).unwrap());
+            let before = (weights.of_thread(me).weight, nice(me).unwrap());
             // SAFETY: as above.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, me, 19) };
-            (before, weights.of_thread(me), nice(me).unwrap())
+            (before, weights.of_thread(me).weight, nice(me).unwrap())
         });
         let ((before, nice_before), after, nice_now) = weighed.join().unwrap();
         // Whoever runs the tests may do so at any nice value, the last one included.
@@ -144,7 +173,7 @@ mod tests {
         assert!(nice(u32::MAX >> 1).is_err());
         assert_eq!(
             Weights::of(u32::MAX, None).of_thread(u32::MAX),
-            NEUTRAL_WEIGHT
+            Own::NEUTRAL
         );
     }
 
@@ -160,6 +189,7 @@ mod tests {
         put("proc/7/task/9/cgroup", "0::/vm.scope/libvirt\n");
         put("cg/vm.scope/libvirt/vcpu0/cgroup.threads", "8\n");
         put("cg/vm.scope/libvirt/vcpu0/cpu.weight", "300\n");
+        put("cg/vm.scope/libvirt/vcpu0/cpu.max", "20000 100000\n");
         put("cg/vm.scope/libvirt/cgroup.threads", "9\n10\n");
         put("cg/vm.scope/libvirt/cpu.weight", "200\n");
         // Beside another one, also if their list is long.
@@ -182,10 +212,15 @@ mod tests {
         put("proc/7/task/7/cgroup", "0::/vm.scope/libvirt/emulator\n");
         put("cg/vm.scope/libvirt/emulator/cgroup.threads", "7\n");
         put("cg/vm.scope/libvirt/emulator/cpu.weight", "50\n");
+        put("cg/vm.scope/libvirt/emulator/cpu.max", "max 100000\n");
         let weights = Weights::below(root.path(), Some(root.path().join("cg")), 7);
         let of = |tid| weights.of_own_cgroup(tid);
-        assert_eq!((of(8), of(9), of(10)), (Some(300), None, None));
-        assert_eq!(of(7), Some(50));
+        let own = |weight, quota| Some(Own { weight, quota });
+        assert_eq!(
+            (of(8), of(9), of(10)),
+            (own(300, Some(200_000_000)), None, None)
+        );
+        assert_eq!(of(7), own(50, None));
         // A thread that is where the process's first thread is does not even look which others are.
         put("proc/7/task/11/cgroup", "0::/vm.scope/libvirt/emulator\n");
         put("cg/vm.scope/libvirt/emulator/cgroup.threads", "11\n");

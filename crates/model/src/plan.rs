@@ -4,6 +4,7 @@
 //! Both are plain data, so that a recorded host can be replayed through a policy in a unit test.
 //! The dispatcher's C structs (`dispatcher/types.h`) carry the same fields.
 
+use crate::time::SEC;
 use crate::{Gang, Nanos, PcpuId, PcpuSet, Signals, TaskId, Topology, VmId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -216,6 +217,9 @@ pub struct TaskSeen {
     /// What it weighs among its siblings, and against all others where its VM has no weight: 1 to 10000, 100 is
     /// neutral.
     pub weight: u32,
+    /// pCPU time that it may have in a second by the quota (`cpu.max`) of a cgroup that it has to itself, ns; above 0.
+    /// `None`: there is no such.
+    pub quota: Option<Nanos>,
     /// Time on a pCPU, ns.
     pub run: Nanos,
     /// Time spent wanting a pCPU, ns, unless a quota kept it from one: that is counted nowhere here.
@@ -226,6 +230,16 @@ pub struct TaskSeen {
     pub turns: Turns,
     /// What else the host can tell.
     pub signals: Signals,
+}
+
+impl TaskSeen {
+    /// The most pCPU time that it can use in `period`, by itself.
+    pub fn most(&self, period: Nanos) -> Nanos {
+        let limit = |quota| u128::from(quota) * u128::from(period) / u128::from(SEC);
+        self.quota.map_or(period, |quota| {
+            Nanos::try_from(limit(quota)).map_or(period, |limit| limit.min(period))
+        })
+    }
 }
 
 /// What a vCPU does at a moment.

@@ -103,6 +103,7 @@ fn did(vm: u32, number: u32, at: u64, period: Nanos) -> TaskSeen {
         task: TaskId(task),
         allowed: PcpuSet::first(PCPUS),
         weight: 100,
+        quota: None,
         run: used * percent,
         ready: 40 * percent,
         wait: (60 - used) * percent,

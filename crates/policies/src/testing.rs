@@ -21,6 +21,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
         task: TaskId::from(100 * vm + vcpu),
         allowed: PcpuSet::first(pcpus),
         weight: 100,
+        quota: None,
         run: 0,
         ready: 0,
         wait: 0,
@@ -57,13 +58,16 @@ pub(crate) fn renumber(seen: &mut Snapshot, add: u32) {
 pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
     let sizes = prop::collection::vec(1usize..6, 0..6);
     let allowed = prop::collection::vec(prop::collection::vec(0u32..8, 0..5), 30);
+    let own = prop::collection::vec(prop::option::of(1..=u64::MAX), 30);
     let quota = (0u64..3, 1..=u64::MAX).prop_map(|(of, time)| Quota { of, time });
     let quotas = prop::collection::vec(prop::collection::vec(quota, 0..3), 6);
-    (1u32..7, sizes, allowed, quotas).prop_map(|(pcpus, sizes, allowed, quotas)| {
+    let all = (1u32..7, sizes, allowed, own, quotas);
+    all.prop_map(|(pcpus, sizes, allowed, own, quotas)| {
         let mut seen = snapshot(pcpus, &sizes);
         let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
-        for (vcpu, allowed) in vcpus.zip(allowed) {
+        for (vcpu, (allowed, own)) in vcpus.zip(allowed.into_iter().zip(own)) {
             vcpu.allowed = allowed.into_iter().map(PcpuId).collect();
+            vcpu.quota = own;
         }
         for (vm, quotas) in seen.vms.iter_mut().zip(quotas) {
             vm.quotas = quotas;

@@ -3,7 +3,7 @@
 //! real one.
 
 use crate::host::{Host, Totals};
-use crate::load::{Cgroups, Load, VmInfo};
+use crate::load::{Cgroups, Load, Quota, VmInfo};
 use crate::sched::HostScheduler;
 use corun_model::time::SEC;
 use corun_model::{
@@ -90,6 +90,8 @@ impl Control {
                 accounts.push(Before::default());
                 continue;
             };
+            let of_vcpu = task.vm().and_then(|vm| cgroups.of_each_vcpu(vm.index()));
+            let of_vcpu = of_vcpu.filter(|_| !sched.weighs_each_vcpu());
             let (totals, sums) = (
                 host.totals_of_run(id),
                 sched.turns(host, id, self.looked_at),
@@ -103,6 +105,7 @@ impl Control {
                 task: id,
                 allowed: task.spec.allowed,
                 weight: task.spec.weight,
+                quota: of_vcpu.map(per_second),
                 run: now.run - before.run,
                 ready: (now.ready - before.ready)
                     .saturating_sub(throttled.saturating_sub(was.throttled)),
@@ -177,6 +180,11 @@ impl Before {
     }
 }
 
+/// pCPU time in a second.
+fn per_second(quota: Quota) -> Nanos {
+    weighing::Cgroup::per_second(quota.time, quota.period)
+}
+
 /// Where a VM is among these cgroups.
 fn place(cgroups: &Cgroups, vm: usize) -> Place {
     let mut place = Place::default();
@@ -189,8 +197,7 @@ fn place(cgroups: &Cgroups, vm: usize) -> Place {
                 true => weighing::IDLE,
                 false => u64::from(group.weight) * weighing::PARTS,
             },
-            quota: (group.quota)
-                .map(|quota| weighing::Cgroup::per_second(quota.time, quota.period)),
+            quota: group.quota.map(per_second),
         });
         next = group.within;
     }

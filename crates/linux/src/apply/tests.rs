@@ -4,6 +4,7 @@ use super::*;
 use crate::discovery::{Settled, VmCounts};
 use crate::helpers::Helper;
 use crate::inventory::Role;
+use crate::vcpu_weight::Own;
 use corun_model::{
     HostSeen, PcpuSet, Placement, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
 };
@@ -126,7 +127,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         // Any descriptor will do: it is never used here.
         pidfd: File::open("/dev/null").unwrap().into(),
         allowed: PcpuSet::first(2),
-        weight: corun_model::NEUTRAL_WEIGHT,
+        own: Own::NEUTRAL,
         told: None,
         owed: None,
         counters: None,
@@ -167,7 +168,8 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
             .map(|vcpu| TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed,
-                weight: vcpu.weight,
+                weight: vcpu.own.weight,
+                quota: vcpu.own.quota,
                 run: 0,
                 ready: 0,
                 wait: 0,

@@ -6,7 +6,7 @@
 use crate::cgroup;
 use crate::inventory::{self, Machine, Proof};
 use crate::outside::Numbers;
-use crate::vcpu_weight::Weights;
+use crate::vcpu_weight::{Own, Weights};
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_policies::weighing::Place;
 use corun_system::affinity;
@@ -21,8 +21,8 @@ pub(crate) struct Vcpu {
     pub(crate) key: ThreadKey,
     /// Its affinity as somebody else has set it last.
     pub(crate) allowed: PcpuSet,
-    /// What it weighs among its siblings.
-    pub(crate) weight: u32,
+    /// What it weighs among its siblings, and what limits it.
+    pub(crate) own: Own,
 }
 
 /// A VM.
@@ -107,7 +107,7 @@ impl Vms {
                 task: self.numbers.task((tid, start)),
                 key,
                 allowed,
-                weight: weights.of_thread(tid),
+                own: weights.of_thread(tid),
             })
         });
         let vcpus = vcpus.collect();

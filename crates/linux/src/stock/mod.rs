@@ -314,7 +314,7 @@ impl Daemon {
                 let tally = counters.read();
                 let (did, seen) = (counted.since(last), tally.since(&then));
                 vcpus.push(task_seen(
-                    (vcpu.task, vcpu.weight),
+                    (vcpu.task, vcpu.own),
                     vcpu.allowed,
                     did,
                     seen,

@@ -2,6 +2,7 @@
 //! With ordinary threads that bear the names of vCPUs.
 
 use super::*;
+use crate::vcpu_weight::Own;
 use corun_model::{PcpuId, Topology, VmId};
 use corun_policies::find;
 use std::os::fd::AsRawFd;
@@ -74,7 +75,7 @@ fn vcpu(fake: &Fake) -> Vcpu {
         task: TaskId(0),
         key: key(fake),
         allowed: corun_system::affinity::get(fake.tid).unwrap(),
-        weight: corun_model::NEUTRAL_WEIGHT,
+        own: Own::NEUTRAL,
     }
 }
 

@@ -236,11 +236,14 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> V
     members
 }
 
-/// Where there are quotas, vCPUs weigh what they can use: a pCPU each at most, and what their quotas leave them.
+/// Where there are quotas, vCPUs weigh what they can use: a pCPU each at most, or its own quota, and what those around leave
+/// them.
 fn limit(seen: &Snapshot, parts: &[Part], members: &mut [Member]) {
-    if seen.vms.iter().all(|vm| vm.quotas.is_empty()) {
+    let vcpus = || seen.vms.iter().flat_map(|vm| &vm.vcpus);
+    if seen.vms.iter().all(|vm| vm.quotas.is_empty()) && vcpus().all(|vcpu| vcpu.quota.is_none()) {
         return;
     }
+    let most: Vec<Nanos> = vcpus().map(|vcpu| vcpu.most(SEC)).collect();
     let quotas = (seen.vms.iter()).flat_map(|vm| repeat_n(&vm.quotas[..], vm.vcpus.len()));
     let quotas: Vec<&[Quota]> = quotas.collect();
     let weights = members.iter().map(|member| member.weight);
@@ -250,7 +253,7 @@ fn limit(seen: &Snapshot, parts: &[Part], members: &mut [Member]) {
         let want: Vec<usize> = want.filter(|&at| members[at].weight > 0).collect();
         let claim = |&at: &usize| Claim {
             weight: members[at].weight,
-            most: SEC,
+            most: most[at],
             limit: Nanos::MAX,
             quotas: quotas[at],
         };

@@ -142,6 +142,14 @@ fn quotas_count_where_pools_are_made() {
     assert_eq!(have(&seen), [4, 8]);
     seen.vms[0].quotas.clear();
     assert_eq!(have(&seen), [4, 4]);
+    let own = |quota: Option<Nanos>, seen: &mut Snapshot| {
+        let vcpus = seen.vms[0].vcpus.iter_mut();
+        vcpus.for_each(|vcpu| vcpu.quota = quota);
+    };
+    own(Some(SEC / 16), &mut seen);
+    assert_eq!(have(&seen), [4, 8]);
+    own(None, &mut seen);
+    assert_eq!(have(&seen), [4, 4]);
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //!
 //! The loan grows gradually, by a hundredth of the lender's entitlement each period. It grows no
 //! further than what the lender leaves unused because its vCPUs are halted: entitlements are
-//! computed without what is no VM, and without quotas of single vCPUs, and a VM that therefore seems
+//! computed without what is no VM, and a VM that therefore seems
 //! entitled to too much wants all that it can get. Nor does a VM borrow what a [quota](crate::quotas)
 //! would keep it from using. If the lender uses 5 % less than it did before the loan (as a rule,
 //! or in the period before the loan if that was less), it is harmed: the loan does not grow, but is

@@ -5,12 +5,14 @@
 //! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the
 //! VMs in it; cpusets that overlap are one part (so a VM whose pCPUs overlap with those of many
 //! others may be entitled to more than it can get). A VM cannot use more than a pCPU for each of
-//! its vCPUs, nor than the pCPUs that it may use, nor than the [quotas](crate::quotas) around it leave it; what is beyond
+//! its vCPUs, or what that vCPU's own quota is, nor than the pCPUs that it may use, nor than the [quotas](crate::quotas) around it leave it; what is beyond
 //! that goes to the others, by their weights again. So does what a VM leaves to all.
 
 use super::vm::weight_among_vms;
+use crate::filled::scaled;
 use crate::parts::Part;
 use crate::quotas::{self, Claim, Whole};
+use corun_model::time::SEC;
 use corun_model::{Nanos, PcpuSet, Quota, VmSeen};
 
 /// A VM as a claimant.
@@ -18,8 +20,8 @@ use corun_model::{Nanos, PcpuSet, Quota, VmSeen};
 pub(super) struct Claimant<'a> {
     /// Its weight against others.
     pub weight: u64,
-    /// How many pCPUs it could use at a time: no more than it has vCPUs.
-    pub most: u64,
+    /// pCPU time that it could use in a second, ns: that of a pCPU for each vCPU at most.
+    pub most: Nanos,
     /// The pCPUs that some vCPU of it may use.
     pub allowed: PcpuSet,
     /// The most of a period that it is given, ns; less than it could use if it leaves the rest to all.
@@ -33,20 +35,26 @@ impl<'a> Claimant<'a> {
     pub fn of(vm: &'a VmSeen) -> Self {
         let allowed = vm.vcpus.iter().map(|vcpu| &vcpu.allowed);
         let allowed = allowed.fold(PcpuSet::default(), |all, some| all.or(some));
+        let most: Nanos = vm.vcpus.iter().map(|vcpu| vcpu.most(SEC)).sum();
         Self {
             weight: weight_among_vms(vm),
-            most: u64::from(allowed.len()).min(vm.vcpus.len() as u64),
+            most: most.min(u64::from(allowed.len()) * SEC),
             allowed,
             limit: Nanos::MAX,
             quotas: &vm.quotas,
         }
     }
 
+    /// What it could use of a period, ns.
+    pub fn most(&self, period: Nanos) -> Nanos {
+        scaled(self.most, period, SEC)
+    }
+
     /// What it claims of a period.
     fn claim(&self, period: Nanos) -> Claim<'a> {
         Claim {
             weight: self.weight,
-            most: self.most * period,
+            most: self.most(period),
             limit: self.limit,
             quotas: self.quotas,
         }
@@ -78,7 +86,6 @@ pub(super) fn shares(vms: &[Claimant<'_>], parts: &[Part], period: Nanos) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filled::scaled;
     use proptest::prelude::*;
 
     fn shares(vms: &[Claimant<'_>], period: Nanos) -> Vec<Nanos> {
@@ -88,7 +95,7 @@ mod tests {
     fn on(weight: u64, vcpus: u64, allowed: PcpuSet) -> Claimant<'static> {
         Claimant {
             weight,
-            most: vcpus.min(allowed.len().into()),
+            most: vcpus.min(allowed.len().into()) * SEC,
             allowed,
             limit: Nanos::MAX,
             quotas: &[],
@@ -120,7 +127,7 @@ mod tests {
     }
 
     fn room(vm: &Claimant<'_>, period: Nanos) -> Nanos {
-        (vm.most * period).min(vm.limit)
+        vm.most(period).min(vm.limit)
     }
 
     /// Shares as they are defined: time by weight, whoever is full drops out, and again.
@@ -172,7 +179,7 @@ mod tests {
             let claimant = |(weight, vcpus)| on(weight, vcpus, allowed);
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, period);
-            let usable = vms.iter().map(|vm| vm.most).sum::<u64>().min(pcpus.into()) * period;
+            let usable = vms.iter().map(|vm| vm.most(period)).sum::<u64>().min(u64::from(pcpus) * period);
             let sum: u64 = shares.iter().sum();
             prop_assert!(sum <= usable && sum + vms.len() as u64 > usable, "{} {}", sum, usable);
         }
@@ -209,7 +216,7 @@ mod tests {
             let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
             let shares = shares(&vms, 1000);
             for (vm, share) in vms.iter().zip(&shares) {
-                prop_assert!(*share <= vm.most * 1000);
+                prop_assert!(*share <= vm.most(1000));
             }
             let parts = parts(&vms);
             prop_assert_eq!(parts.iter().map(|part| part.members.len()).sum::<usize>(), vms.len());

@@ -141,7 +141,7 @@ impl Jupiter {
     /// off for: they may have used what they had borrowed.
     fn uses(&self, claimants: &[Claimant<'_>]) -> Vec<VmUse> {
         let period = self.params.period;
-        let most = |at: usize| self.vms[at].usable(claimants[at].most, period);
+        let most = |at: usize| self.vms[at].usable(claimants[at].most(period));
         let known = |at: usize| self.vms.get(at).map(|known| known.claimed(most(at)));
         let left = quotas::left(
             claimants.len(),

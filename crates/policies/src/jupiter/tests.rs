@@ -256,6 +256,27 @@ fn vms_are_entitled_to_what_their_quotas_leave_and_borrow_no_more() {
     assert!(heavy.0 == 80 && heavy.1 > 82, "{heavy:?}");
 }
 
+/// Four vCPUs that can have an eighth of a pCPU each beside a VM of the same weight, on four pCPUs.
+#[test]
+fn vms_are_entitled_to_what_quotas_of_their_vcpus_leave_and_borrow_no_more() {
+    let mut policy = Jupiter::default();
+    for number in 0..20 {
+        let limited = (12, Doing::Waiting, 4);
+        let mut seen = period(number, &[vec![limited; 4], vec![HOG; 4], vec![SLEEPER; 4]]);
+        let of_first = seen.vms[0].vcpus.iter_mut();
+        of_first.for_each(|vcpu| vcpu.quota = Some(corun_model::time::SEC / 8));
+        ask(&mut policy, &seen);
+    }
+    let of = |vm: usize| {
+        let vm = &policy.vms[vm];
+        (vm.entitled() / MS, vm.has() / MS)
+    };
+    let (entitled, has) = of(0);
+    assert!(entitled == 50 && (45..=50).contains(&has), "{has}");
+    let (entitled, has) = of(1);
+    assert!(entitled > 170 && has > entitled, "{entitled} {has}");
+}
+
 #[test]
 fn vcpus_of_a_vm_divide_its_time_by_what_they_weigh() {
     let mut policy = Jupiter::default();

@@ -62,6 +62,8 @@ struct Vcpu {
     halted: Nanos,
     /// How long it wanted to run then.
     wanted: Nanos,
+    /// What it could have used at most, by itself.
+    most: Nanos,
     /// Could it have used more than its slice? Also true if it did use more because it was not cut
     /// off.
     wants: bool,
@@ -126,6 +128,7 @@ impl Vm {
             used: 0,
             halted: 0,
             wanted: 0,
+            most: vcpu.most(params.period),
             wants: false,
             conflicts: 0,
             home: None,
@@ -364,11 +367,11 @@ impl Vm {
         self.vcpus.iter().any(|vcpu| vcpu.wants)
     }
 
-    /// What it could have used at most of `pcpus` pCPUs in a period of `period` ns, had it had more: a pCPU for each
-    /// vCPU that wants more, and what the others used.
-    pub fn usable(&self, pcpus: u64, period: Nanos) -> Nanos {
-        let most = |vcpu: &Vcpu| if vcpu.wants { period } else { vcpu.used };
-        (self.vcpus.iter().map(most).sum::<Nanos>()).min(pcpus * period)
+    /// What it could have used of a period, of which its pCPUs have `most` for it, had it had more: what each vCPU that wants
+    /// more can use, and what the others used.
+    pub fn usable(&self, most: Nanos) -> Nanos {
+        let each = |vcpu: &Vcpu| if vcpu.wants { vcpu.most } else { vcpu.used };
+        (self.vcpus.iter().map(each).sum::<Nanos>()).min(most)
     }
 
     /// What it had a claim to of the last period, if it could have used so much: no more than it is entitled to.
@@ -499,6 +502,7 @@ impl Vcpu {
         let turns = &did.turns;
         (self.used, self.halted) = (in_a_period(did.run), in_a_period(did.wait));
         self.wanted = in_a_period(did.run + did.ready);
+        self.most = did.most(params.period);
         let tolerance = predict::tolerance(self.slice, params.grain);
         let consumed = self.slice > 0 && self.used + tolerance >= self.slice;
         self.wants = consumed && turns.doing != Doing::Waiting;

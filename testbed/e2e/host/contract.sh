@@ -35,7 +35,9 @@ plain() {
 	set_group cpu.weight 100 gold.slice $tree
 	set_group cpu.max "max 100000" gold.slice $tree
 	set_group cpuset.cpus "0-1" gold.slice $tree
-	[ ! -d $groups/c/vcpus ] || set_group cpu.max "max 100000" c/vcpus
+	for _inner in vcpus vcpu0 vcpu1; do
+		[ ! -d "$groups/c/$_inner" ] || set_group cpu.max "max 100000" "c/$_inner"
+	done
 	signal_vms CONT $names
 }
 
@@ -77,20 +79,44 @@ say_around() {
 	set_group cpu.max "20000 100000" c
 	signal_vms STOP a b d
 }
+# Each vCPU has one to itself, as libvirt's do, and is limited by itself (libvirt's <quota>).
+say_each() {
+	vcpus_each
+	set_group cpu.max "20000 100000" c/vcpu0 c/vcpu1
+	signal_vms STOP a b d
+}
 # The vCPUs of c are in a cgroup within that of their VM, and have been running there for a while.
 vcpus_apart() {
-	mkdir -p $groups/c/vcpus
-	echo threaded >$groups/c/vcpus/cgroup.type
-	echo "+cpu" >$groups/c/cgroup.subtree_control
-	for _thread in /proc/"$(vm_pid c)"/task/*; do
-		grep -q '^CPU [0-9]*/KVM$' "$_thread/comm" || continue
-		echo "${_thread##*/}" >$groups/c/vcpus/cgroup.threads || fail "${_thread##*/}: c/vcpus"
+	threaded_group vcpus
+	for _thread in $(vcpu_threads c); do
+		echo "$_thread" >$groups/c/vcpus/cgroup.threads || fail "$_thread: c/vcpus"
 	done
 	sleep 0.5
 }
+# Each in one of its own.
+vcpus_each() {
+	_number=0
+	for _thread in $(vcpu_threads c); do
+		threaded_group "vcpu$_number"
+		echo "$_thread" >"$groups/c/vcpu$_number/cgroup.threads" || fail "$_thread: c/vcpu$_number"
+		_number=$((_number + 1))
+	done
+	sleep 0.5
+}
+# threaded_group NAME: a cgroup of threads within that of c.
+threaded_group() {
+	mkdir -p "$groups/c/$1"
+	echo threaded >"$groups/c/$1/cgroup.type"
+	echo "+cpu" >$groups/c/cgroup.subtree_control
+}
+vcpu_threads() {
+	for _task in /proc/"$(vm_pid "$1")"/task/*; do
+		! grep -q '^CPU [0-9]*/KVM$' "$_task/comm" || echo "${_task##*/}"
+	done
+}
 
-# The last two leave the vCPUs of c in their own cgroup.
-contract_cases="weights nested quota half outer idle cpuset inner around"
+# The last three leave the vCPUs of c in cgroups within its own.
+contract_cases="weights nested quota half outer idle cpuset inner around each"
 
 # What each VM gets under $under, case by case; settings change while they run.
 measure_cases() {
@@ -108,9 +134,9 @@ measure_cases() {
 
 # Has every vCPU of this VM run on this pCPU last?
 only_on() {
-	for _thread in /proc/"$(vm_pid "$2")"/task/*; do
-		grep -q '^CPU [0-9]*/KVM$' "$_thread/comm" || continue
-		[ "$(sed 's/.*) //' "$_thread/stat" | cut -d ' ' -f 37)" = "$1" ] || return 1
+	for _thread in $(vcpu_threads "$2"); do
+		_stat="/proc/$(vm_pid "$2")/task/$_thread/stat"
+		[ "$(sed 's/.*) //' "$_stat" | cut -d ' ' -f 37)" = "$1" ] || return 1
 	done
 }
 
@@ -126,5 +152,9 @@ phase_contract() {
 	verdict "contract: leaves cleanly" "$exit_reason" left_cleanly
 	under=kernel
 	measure_cases
+	# What a policy makes of it, which is only asked.
+	say_each
+	corun host --policy jupiter --observe --for 3s --interval 1s --json >/out/contract-quotas.json
+	plain
 	stop_vms >/dev/null
 }

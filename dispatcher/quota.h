@@ -40,6 +40,9 @@
  * is merely late must not be postponed (assumed).
  */
 #define RELEASE_LATE 5000000ull
+/* After how long what turns did not need is looked for, ns: the kernel's
+ * cfs_bandwidth_slack_period. */
+#define QUOTA_SLACK 5000000ull
 /* The kernel's default period, ns. */
 #define QUOTA_PERIOD 100000000ull
 /* How many missed periods are added up at most. */
@@ -91,15 +94,35 @@ static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 q
 }
 
 /*
- * In how many ns will something be left of a quota of which `left`, nothing, is left now? A task
- * that comes while another pCPU begins the next period sees it begun but not filled yet, since the
- * timers of all parked tasks fire at that moment. So a period that has only just begun is looked at
- * again at once.
+ * Is what is `left` of a quota enough for who is parked `since` then, or for who is not, if that is
+ * 0? Parked in this period, only what is worth a turn is: the last of it would go to a short turn
+ * of whoever looks first, however little that is owed. Of those the kernel, too, gives back no less
+ * than a slice (do_sched_cfs_slack_timer()).
+ */
+static inline bool quota_serves(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
+				u64 since)
+{
+	u64 worth = quota / 4 < QUOTA_TURN ? quota / 4 : QUOTA_TURN;
+	u64 begun = shared(g->period_end) - quota_period(conf);
+
+	if (left <= 0)
+		return false;
+	return !since || before(since, begun) || (u64)left >= worth;
+}
+
+/*
+ * In how many ns may something be left of a quota of which `left`, too little, is left now? What
+ * turns that are under way have taken and will not need comes back as soon as they end. Without
+ * looking for that, siblings that wait for each other would wait for the next period with a part of
+ * the quota unused. A task that comes while another pCPU begins the next period sees it begun but
+ * not filled yet, since the timers of all parked tasks fire at that moment. So a period that has
+ * only just begun is looked at again at once.
  */
 static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
 			      u64 now)
 {
-	u64 owed = (u64)-left / quota;
+	s64 reserved = (s64)shared(g->reserved);
+	u64 owed = left < 0 ? (u64)-left / quota : 0;
 	u64 end = shared(g->period_end);
 	u64 wait = before(now, end) ? end - now : 1;
 	u64 period = quota_period(conf);
@@ -109,11 +132,16 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 	if (owed > PARK_MAX / SLICE_MIN)
 		return PARK_MAX;
 	wait += owed * period;
+	if (left + reserved > 0 && wait > QUOTA_SLACK)
+		return QUOTA_SLACK;
 	return wait < PARK_MAX ? wait : PARK_MAX;
 }
 
-/* For how many ns do the quotas around `group` keep its members waiting? */
-CALLED u64 quota_wait(u32 group, u64 now)
+/*
+ * For how many ns do the quotas around `group` keep its members waiting? `since`: when one was
+ * parked; 0: none was.
+ */
+CALLED u64 quota_wait(u32 group, u64 since, u64 now)
 {
 	u64 wait = 0;
 	struct group_conf *conf;
@@ -127,7 +155,9 @@ CALLED u64 quota_wait(u32 group, u64 now)
 		quota = shared(conf->quota);
 		if (quota) {
 			left = quota_left(conf, g, quota, now);
-			again = left > 0 ? 0 : quota_again(conf, g, quota, left, now);
+			again = 0;
+			if (!quota_serves(conf, g, quota, left, since))
+				again = quota_again(conf, g, quota, left, now);
 			if (again > wait)
 				wait = again;
 		}
@@ -161,10 +191,11 @@ CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 }
 
 /*
- * Takes `ns` from the quotas around `group`, or gives it back if below 0. Returns the least that
- * any of them had before, 0 if that is below 0.
+ * Takes `ns` from the quotas around `group`, or gives it back if below 0; so much more, or less, is
+ * `reserved` by turns that are under way. Returns the least that any of them had before, 0 if that
+ * is below 0.
  */
-CALLED u64 quota_take(u32 group, s64 ns)
+CALLED u64 quota_take(u32 group, s64 ns, s64 reserved)
 {
 	u64 least = ~0ull;
 	struct group_conf *conf;
@@ -175,6 +206,7 @@ CALLED u64 quota_take(u32 group, s64 ns)
 		s64 had;
 
 		if (shared(conf->quota)) {
+			fetch_add(g->reserved, reserved);
 			had = (s64)fetch_add(g->left, -ns);
 			if (had < 0)
 				had = 0;
@@ -216,7 +248,7 @@ static inline bool is_limited(u32 group)
 /* For how many ns is nothing left for `t`? 0: something is. */
 INLINED u64 quota_out(struct task_ctx *t, u64 now)
 {
-	return is_limited(t->group) ? quota_wait(t->group, now) : 0;
+	return is_limited(t->group) ? quota_wait(t->group, 0, now) : 0;
 }
 
 /*
@@ -226,13 +258,13 @@ INLINED u64 quota_out(struct task_ctx *t, u64 now)
  */
 static inline u64 quota_reserve(u32 group, u64 slice)
 {
-	u64 had = quota_take(group, (s64)slice);
+	u64 had = quota_take(group, (s64)slice, (s64)slice);
 
 	if (had < SLICE_MIN)
 		had = SLICE_MIN;
 	if (had >= slice)
 		return slice;
-	quota_take(group, (s64)(had - slice));
+	quota_take(group, (s64)(had - slice), (s64)(had - slice));
 	return had;
 }
 
@@ -260,7 +292,7 @@ static inline void quota_settle(struct task_ctx *t, u64 now)
 
 	if (!t->reserved)
 		return;
-	quota_take(t->group, (s64)(used - t->reserved));
+	quota_take(t->group, (s64)(used - t->reserved), -(s64)t->reserved);
 	t->reserved = 0;
 }
 
@@ -434,7 +466,7 @@ struct again {
 /* In how many ns may `parked` be released? */
 static inline u64 release_wait(struct parked *parked, u64 now)
 {
-	u64 wait = quota_wait(parked->group, now);
+	u64 wait = quota_wait(parked->group, parked->since, now);
 	u64 end = parked->since + PARK_MAX;
 
 	if (!before(now, end))

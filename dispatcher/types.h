@@ -266,6 +266,7 @@ struct group_ctx {
 	u64 own;	/* sum of the weights of its ready and running tasks */
 	s64 below;	/* sum of the weights of its child cgroups that have such tasks */
 	s64 left;	/* what is left of the quota in this period, ns; below 0: owed */
+	s64 reserved;	/* what turns that are under way have taken of it, ns */
 	u64 period_end; /* end of this period; 0: none has begun */
 	u64 freed_at;	/* when something was last left again after the quota had been used up */
 	u32 members;	/* number of its ready or running tasks and such child cgroups */

@@ -131,6 +131,7 @@ static inline void group_taken(u32 place, struct group_place *at)
 	*(volatile u64 *)&at->looked_at = bpf_ktime_get_ns() - 2 * GROUP_LOOK;
 	if (g) {
 		*(volatile s64 *)&g->left = 0;
+		*(volatile s64 *)&g->reserved = 0;
 		*(volatile u64 *)&g->period_end = 0;
 		*(volatile u64 *)&g->freed_at = 0;
 	}

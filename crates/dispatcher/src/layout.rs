@@ -113,6 +113,7 @@ pub struct GroupCtx {
     pub own: u64,
     pub below: i64,
     pub left: i64,
+    pub reserved: i64,
     pub period_end: u64,
     pub freed_at: u64,
     pub members: u32,

@@ -186,6 +186,27 @@ fn a_parked_task_that_is_changed_again_and_again_is_released_in_time() {
     assert_eq!(native.services().waiting(0), 1);
 }
 
+/// A turn has taken all of a quota and ends with most of it unused: who is parked has that soon, not in the next period. If the
+/// turn uses all of it, nobody looks before that.
+#[test]
+fn who_is_parked_has_what_a_turn_did_not_need() {
+    for (ran, back) in [(MS, true), (2 * MS, false)] {
+        let mut native = host(1, 2, |_| 1);
+        native.configure_group(0, quota(2 * MS, 100 * MS));
+        wake(&mut native, 0, 1);
+        native.dispatch(1, 0, None);
+        native.running(1, 0, 0);
+        wake(&mut native, 1, 2);
+        assert_eq!(native.services().waiting(PARKED), 1, "it is parked");
+        assert!(native.services().delay <= 5 * MS, "while a turn has some");
+        native.stopping(1 + ran, 0, 0, false);
+        native.release(6 * MS, 0);
+        let host = native.services();
+        assert_eq!(host.waiting(PARKED), usize::from(!back));
+        assert!(back || host.delay > 90 * MS, "next in {} ns", host.delay);
+    }
+}
+
 /// Many wait for a quota that is used up for long, and a few for one that is refilled all the time.
 #[test]
 fn a_release_looks_at_those_that_are_due_and_no_others() {

@@ -64,7 +64,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         begun woke expired gave_way length longest latest
     }
     same! { GroupCtx = group_ctx:
-        own below left period_end freed_at members counted changed sum
+        own below left reserved period_end freed_at members counted changed sum
     }
 }
 

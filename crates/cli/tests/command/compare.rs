@@ -417,6 +417,33 @@ workload = "cpu"
     }
 }
 
+/// vCPUs that wait for each other have their VM's quota, though each takes a part of it that it does not need: those that are
+/// kept from a pCPU have what comes back.
+#[test]
+fn a_quota_is_used_by_vcpus_that_wait_for_each_other() {
+    let scenario = r#"
+[host]
+pcpus = 16
+[device.disk]
+kind = "ssd"
+[run]
+duration = "2s"
+[vm.web]
+vcpus = 16
+cpu_max = "100ms/100ms"
+workload = "nginx"
+"#;
+    let place = Place::with("slack", "slack.toml", scenario);
+    let report = place.json(&["compare", "slack.toml", "--policies", "fair,cfs", "--json"]);
+    let [ours, kernels] = [0, 1].map(|run| {
+        let vm = &report["runs"][run]["vms"][0];
+        let of = |key: &str| vm[key].as_f64().unwrap();
+        (16.0 * of("run_share"), of("throughput"))
+    });
+    assert!(ours.0 > 0.97 && ours.0 < 1.03, "{ours:?}");
+    assert!(ours.1 > 0.9 * kernels.1, "{ours:?} {kernels:?}");
+}
+
 /// A whole VM with a weight is no more to kernels' schedulers than a vCPU of one without: said, by whom it is so.
 #[test]
 fn a_vm_without_a_weight_beside_one_with_is_told() {

@@ -251,7 +251,7 @@ fn a_quota_is_what_a_vm_gets() {
 #[test]
 fn each_vcpu_has_its_own_quota() {
     let own = quota(20 * MS, 100 * MS).quota;
-    for (around, share) in [(PLAIN, 0.1), (quota(30 * MS, 100 * MS), 0.05)] {
+    for (around, each, all) in [(PLAIN, 0.1, 0.3), (quota(30 * MS, 100 * MS), 0.06, 0.15)] {
         let cgroups = Cgroups {
             all: vec![around],
             of_vms: vec![Some(0)],
@@ -266,7 +266,8 @@ fn each_vcpu_has_its_own_quota() {
         );
         let ran = outcome.vms[0].vcpus.iter();
         let ran: Vec<f64> = ran.map(|vcpu| vcpu.run as f64 / 20e9).collect();
-        assert_near(&ran, &[share; 3], 0.03);
+        assert!(ran.iter().all(|ran| *ran < 1.02 * each), "{ran:?}");
+        assert_near(&[ran.iter().sum()], &[all], 0.02);
         assert!(outcome.vms[0].throttled > 0);
     }
 }
@@ -299,8 +300,10 @@ fn weights_count_within_a_quota() {
             let outcome = run(8, hogs(vms, 8), groups, &of_vms[..vms as usize], 10 * SEC);
             let seen = shares(&outcome, 8);
             assert_near(&[seen[0] + seen[1]], &[0.25], 0.03);
-            // A fiftieth of it is owed to the light one, which has the least turn that there is in each period, too.
-            assert!(seen[1] < 0.02, "{time} in {period}: {seen:?}");
+            // A fiftieth of it is owed to the light one, which has the least turn that there is in each period, too. Where
+            // pCPUs idle, some of its vCPUs come before all of the other's.
+            let most = [0.045, 0.02][bystanders as usize];
+            assert!(seen[1] < most, "{time} in {period}: {seen:?}");
         }
     }
 }

@@ -157,6 +157,7 @@ fn cfs(table: Reader<'_>) -> CfsKeys {
         preset: table.located("preset"),
         latency: table.duration("latency", PARAMETER),
         min_granularity: table.duration("min_granularity", PARAMETER),
+        idle_min_granularity: table.located_duration("idle_min_granularity", PARAMETER),
         wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
         balance_interval: table.duration("balance_interval", PARAMETER),
         migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),

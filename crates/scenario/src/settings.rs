@@ -190,6 +190,8 @@ pub struct CfsKeys {
     pub latency: Option<Nanos>,
     /// `sched_min_granularity`.
     pub min_granularity: Option<Nanos>,
+    /// `sched_idle_min_granularity`.
+    pub idle_min_granularity: Option<Located<Nanos>>,
     /// `sched_wakeup_granularity`.
     pub wakeup_granularity: Option<Nanos>,
     /// At which a busy pCPU balances; unsaid: as the kernel's scheduling domains have it.

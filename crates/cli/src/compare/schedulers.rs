@@ -529,6 +529,15 @@ fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problem
     };
     set(&mut params.latency, keys.latency);
     set(&mut params.min_granularity, keys.min_granularity);
+    if let Some(said) = &keys.idle_min_granularity {
+        if params.idle_min_granularity.is_none() {
+            let message = format!(
+                "found it with preset {name:?}, which has no least slice, expected it with preset \"5.x\""
+            );
+            return Err(said.problem(message).into());
+        }
+        params.idle_min_granularity = Some(said.value);
+    }
     set(&mut params.wakeup_granularity, keys.wakeup_granularity);
     set(&mut params.migration_cost, keys.migration_cost);
     if let Some(said) = &keys.search_cost {

@@ -32,7 +32,11 @@ fn said(parameter: &Parameter) -> Option<String> {
     let sections = ["host.", "vm.", "scheduler.", "policy.", "device."];
     let known = sections.iter().any(|it| parameter.key.starts_with(it));
     // That of the presets that have it: the default one has none.
-    let known = known && parameter.key != "scheduler.cfs.search_cost";
+    let presets = [
+        "scheduler.cfs.search_cost",
+        "scheduler.cfs.idle_min_granularity",
+    ];
+    let known = known && !presets.contains(&parameter.key);
     let value = match &parameter.value {
         Value::Time(time) => format!("{time}ns"),
         Value::Scaled(time) => format!("{}ns", 2 * time),

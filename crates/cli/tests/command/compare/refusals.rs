@@ -118,6 +118,11 @@ fn what_is_wrong_with_the_scenario() {
             "[scheduler.cfs]\nsearch_cost = \"1us\"\n[vm.a]",
             "host.toml:10: scheduler.cfs.search_cost: found it with preset \"2.6.33\", ",
         ),
+        (
+            "[vm.a]",
+            "[scheduler.cfs]\nidle_min_granularity = \"1ms\"\n[vm.a]",
+            "host.toml:10: scheduler.cfs.idle_min_granularity: found it with preset \"2.6.33\", ",
+        ),
     ] {
         place.write("host.toml", HOST.replace(from, to));
         let error = place.refused(&["compare", "host.toml", "--quiet"]);

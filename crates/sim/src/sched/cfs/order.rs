@@ -3,7 +3,7 @@
 //!
 //! Tasks are sorted by virtual runtime. The period in which all of them run is divided by weight
 //! (`sched_slice()`); a tick that finds the slice used up, or the task too far ahead, ends it
-//! (`check_preempt_tick()`), so slices are rounded up to ticks. A woken task is placed a little
+//! (`check_preempt_tick()`), so slices are rounded up to ticks. Since 5.13 they have a least length, too. A woken task is placed a little
 //! behind the others (`place_entity()`) and preempts if it is behind by more than the wake-up
 //! granularity (`check_preempt_wakeup()`).
 //!
@@ -35,6 +35,8 @@ struct Entity {
     granularity: Option<Nanos>,
     /// The VM that it is scheduled as a part of.
     group: Option<usize>,
+    /// Is it in an idle group?
+    idle: bool,
     /// The pCPU it wakes up on; `None`: it is chosen.
     bound: Option<PcpuId>,
 }
@@ -53,6 +55,8 @@ struct Queue {
     tree: Root,
     current: Option<TaskId>,
     nr: u64,
+    /// Members of idle groups.
+    idle: u64,
     weight: u64,
     /// The least vruntime, never going back.
     min_vruntime: i64,
@@ -108,7 +112,20 @@ impl CfsOrder {
             true => nr.saturating_mul(self.params.min_granularity),
             false => self.params.latency,
         };
-        (u128::from(period) * u128::from(own) / u128::from(weight.max(1))) as Nanos
+        let share = u128::from(period) * u128::from(own) / u128::from(weight.max(1));
+        (share as Nanos).max(self.least_slice(cpu, task))
+    }
+
+    /// What no slice is shorter than (`BASE_SLICE`): idle groups have less beside others
+    /// (`sched_idle_cfs_rq()`). Before 5.13 there was nothing of the kind.
+    fn least_slice(&self, cpu: PcpuId, task: TaskId) -> Nanos {
+        let queue = &self.queues[cpu.index()];
+        let among_idle = queue.nr > 0 && queue.nr == queue.idle;
+        match self.params.idle_min_granularity {
+            Some(least) if self.entity(task).idle && !among_idle => least,
+            Some(_) => self.params.min_granularity,
+            None => 0,
+        }
     }
 
     /// `update_min_vruntime()`.
@@ -140,7 +157,7 @@ impl CfsOrder {
                     true => entity.vruntime,
                     false => entity.vruntime - self.queues[last.index()].min_vruntime + min,
                 };
-                own.max(min - self.params.credit() as i64)
+                own.max(min - self.params.credit(entity.idle) as i64)
             }
         }
     }
@@ -232,6 +249,7 @@ impl Order for CfsOrder {
             between: self.params.wakeup_granularity,
             granularity: None,
             group: None,
+            idle: false,
             bound: None,
         });
         self.forest.add();
@@ -240,6 +258,12 @@ impl Order for CfsOrder {
     fn is_grouped(&mut self, vm: usize) {
         if let Some(entity) = self.entities.last_mut() {
             entity.group = Some(vm);
+        }
+    }
+
+    fn is_idle(&mut self) {
+        if let Some(entity) = self.entities.last_mut() {
+            entity.idle = true;
         }
     }
 
@@ -300,17 +324,19 @@ impl Order for CfsOrder {
         if matches!(why, Join::Woken(_)) {
             entity.started = entity.total;
         }
-        let weight = entity.weight;
+        let (weight, idle) = (entity.weight, entity.idle);
         let queue = &mut self.queues[cpu.index()];
         queue.nr += 1;
+        queue.idle += u64::from(idle);
         queue.weight += weight;
     }
 
     fn leave(&mut self, cpu: PcpuId, task: TaskId, why: Leave) {
         self.clear_buddies(cpu, task);
-        let weight = self.entity(task).weight;
+        let Entity { weight, idle, .. } = *self.entity(task);
         let queue = &mut self.queues[cpu.index()];
         queue.nr -= 1;
+        queue.idle -= u64::from(idle);
         queue.weight -= weight;
         match queue.current == Some(task) {
             true => queue.current = None,

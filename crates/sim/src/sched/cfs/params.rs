@@ -2,7 +2,8 @@
 //! CFS's settings, and the sets of them that the papers' hosts had.
 
 use crate::sched::fair::{Gangs, Generation, LONGEST, LOOK, Search, Siblings, Tuning, scaling};
-use corun_model::{Nanos, Parameter, Value, time::MS};
+use corun_model::time::{MS, US};
+use corun_model::{Nanos, Parameter, Value};
 
 /// Settings of CFS. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,10 @@ pub struct CfsParams {
     pub latency: Nanos,
     /// The least slice; with more tasks the period grows (`sched_min_granularity_ns`).
     pub min_granularity: Nanos,
+    /// The least slice of idle groups beside others (`sched_idle_min_granularity`, 5.15). Where there is one, no
+    /// slice of others is shorter than `min_granularity`, however little they weigh (`BASE_SLICE`, 5.13), and
+    /// sleepers of idle groups are credited with that instead of a latency (5.15).
+    pub idle_min_granularity: Option<Nanos>,
     /// By how much a woken task must be behind to preempt (`sched_wakeup_granularity_ns`).
     pub wakeup_granularity: Nanos,
     /// Are sleepers credited with half a latency rather than a whole one
@@ -39,6 +44,9 @@ pub struct CfsParams {
     pub gangs: Gangs,
 }
 
+/// The least slice of idle groups beside others (`sysctl_sched_idle_min_granularity`).
+const IDLE_LEAST: Nanos = 750 * US;
+
 impl CfsParams {
     /// Names of the presets, for help and error messages.
     pub const PRESETS: [&'static str; 5] = [
@@ -57,7 +65,7 @@ impl CfsParams {
     /// - `4.x`: 6 / 0.75 / 1 ms times the same factor (`kernel/sched/fair.c` of 4.4 to 5.4):
     ///   24 / 3 / 4 ms from 8 pCPUs on.
     /// - `5.x`: the same times, with the balancing of 5.5 to 6.5, which goes by kinds of groups
-    ///   rather than by load.
+    ///   rather than by load, and the least slices of 5.15 to 6.5; 0.75 ms for idle groups, not scaled.
     /// - `rhel-virtual-host`: 80 / 10 / 15 ms, not scaled: tuned's `virtual-host` profile sets the
     ///   granularities; the latency is the one vMigrater's `set_rh.sh` sets with them.
     pub fn preset(name: &str, pcpus: u32) -> Option<Self> {
@@ -65,6 +73,10 @@ impl CfsParams {
         let set = |latency, min_granularity, wakeup_granularity, generation| Self {
             latency,
             min_granularity,
+            idle_min_granularity: match generation {
+                Generation::Linux6 => Some(IDLE_LEAST),
+                _ => None,
+            },
             wakeup_granularity,
             gentle_fair_sleepers: true,
             sleeper_credit: None,
@@ -101,13 +113,17 @@ impl CfsParams {
         })
     }
 
-    /// How far behind its runqueue a woken task may be placed (`place_entity()`).
-    pub(super) fn credit(&self) -> Nanos {
-        let of_latency = match self.gentle_fair_sleepers {
-            true => self.latency / 2,
+    /// How far behind its runqueue a woken task may be placed, which may be of an idle group (`place_entity()`).
+    pub(super) fn credit(&self, idle: bool) -> Nanos {
+        let whole = match idle && self.idle_min_granularity.is_some() {
+            true => self.min_granularity,
             false => self.latency,
         };
-        self.sleeper_credit.unwrap_or(of_latency)
+        let gentle = match self.gentle_fair_sleepers {
+            true => whole / 2,
+            false => whole,
+        };
+        self.sleeper_credit.unwrap_or(gentle)
     }
 
     /// With times so long that they could overflow cut.
@@ -115,6 +131,7 @@ impl CfsParams {
         Self {
             latency: self.latency.min(LONGEST),
             min_granularity: self.min_granularity.min(LONGEST),
+            idle_min_granularity: self.idle_min_granularity.map(|least| least.min(LONGEST)),
             wakeup_granularity: self.wakeup_granularity.min(LONGEST),
             migration_cost: self.migration_cost.min(LONGEST),
             search_cost: self.search_cost.min(LONGEST),
@@ -174,6 +191,14 @@ pub fn parameters() -> Vec<Parameter> {
             "the least slice; the default scaled likewise, what is set as it is",
             Value::Scaled(least),
             scaled,
+        ),
+        of(
+            "scheduler.cfs.idle_min_granularity",
+            "preset `5.x`: the least slice of idle groups beside others; the least of others, which older kernels do \
+             not keep, is `min_granularity`",
+            Value::Time(IDLE_LEAST),
+            "kernel/sched/fair.c of Linux 5.15 to 6.5 (sysctl_sched_idle_min_granularity, which is not scaled; \
+             BASE_SLICE, since 5.13)",
         ),
         of(
             "scheduler.cfs.wakeup_granularity",

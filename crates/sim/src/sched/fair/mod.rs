@@ -32,6 +32,8 @@ mod nesting_tests;
 mod order;
 mod placement;
 mod queueing;
+#[cfg(test)]
+mod rank_tests;
 mod ranks;
 mod search;
 mod siblings;
@@ -292,6 +294,10 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.order.add(weight, known.spec.slice);
         if let Some(vm) = vm.filter(|&vm| self.groups.get(vm).is_some_and(Group::is_group)) {
             self.order.is_grouped(vm);
+        }
+        let ranks = self.ranks.as_ref();
+        if ranks.is_some_and(|ranks| ranks.is_within_idle(vm)) {
+            self.order.is_idle();
         }
         if let Some(quotas) = &mut self.quotas {
             let around = known.vm().or(known.spec.helper_of);

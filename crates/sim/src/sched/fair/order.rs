@@ -37,6 +37,9 @@ pub(crate) trait Order {
         let _ = vm;
     }
 
+    /// The last task added is in an idle group (`cpu.idle`).
+    fn is_idle(&mut self) {}
+
     /// `task`, which is on the runqueue of `on` if on any, has another weight from now on.
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64);
 

@@ -8,8 +8,8 @@
 //! `select_idle_sibling()`).
 //!
 //! `cpu.idle` came with 5.15; here all kernels have it, as they have quotas ([`bandwidth`](super::bandwidth)).
-//! Left out: that CFS of 5.15 to 6.5 places sleepers of idle groups with less credit and gives idle groups
-//! shorter slices; that balancing and the placing of new tasks take such a pCPU for idle, too.
+//! CFS of 5.15 to 6.5 gives idle groups shorter slices, too, and their sleepers less credit
+//! (`CfsParams::idle_min_granularity`). Left out: that balancing and the placing of new tasks take such a pCPU for idle, too.
 
 use super::weights::Groups;
 use super::{Fair, Order};
@@ -58,7 +58,7 @@ impl Ranks {
     }
 
     /// Is a task of this VM in an idle group at all?
-    fn is_within_idle(&self, vm: Option<usize>) -> bool {
+    pub(super) fn is_within_idle(&self, vm: Option<usize>) -> bool {
         let mut path = self.path(vm).iter();
         path.any(|group| self.is_idle(Some(group)))
     }

@@ -359,9 +359,10 @@ impl Order for EevdfOrder {
         preempts
     }
 
-    /// `cancel_protect_slice()`.
+    /// `cancel_protect_slice()`, for who is in an idle group.
     fn unprotect(&mut self, cpu: PcpuId) {
-        if let Some(task) = self.queues[cpu.index()].current {
+        let current = self.queues[cpu.index()].current;
+        if let Some(task) = current.filter(|_| !self.params.protects_idle) {
             let entity = &mut self.entities[task.index()];
             entity.protected = entity.protected.min(entity.vruntime);
         }

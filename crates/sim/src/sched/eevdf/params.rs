@@ -23,6 +23,9 @@ pub struct EevdfParams {
     pub delay_dequeue: bool,
     /// Do woken tasks preempt at all (`WAKEUP_PREEMPTION`)?
     pub wakeup_preemption: bool,
+    /// Does a slice protect the task of an idle group from all others, too? So until 6.14; since 6.15, and in what came
+    /// of that to 6.12, it does not (f553741ac8c0, "sched: Cancel the slice protection of the idle entity").
+    pub protects_idle: bool,
     /// Does a timer end slices (`HRTICK`), rather than the next tick?
     pub hrtick: bool,
     /// Is the slice that is protected the shortest one on the runqueue, and its end looked for at
@@ -110,6 +113,7 @@ impl EevdfParams {
             preempt_short: false,
             delay_dequeue: false,
             wakeup_preemption: true,
+            protects_idle: true,
             hrtick: false,
             protect_shortest: false,
             longest_bounds_lag: false,
@@ -136,6 +140,7 @@ impl EevdfParams {
                 pick_buddy: true,
                 keeps_rest: true,
                 forfeits_on_yield: true,
+                protects_idle: false,
                 ni_random: true,
                 ..first
             },
@@ -152,6 +157,7 @@ impl EevdfParams {
                 timer_stays: true,
                 pick_buddy: true,
                 forfeits_on_yield: true,
+                protects_idle: false,
                 lazy_preemption: true,
                 ni_random: true,
                 ni_rate: true,

@@ -70,7 +70,7 @@ pub(crate) trait Order {
     /// Shall `woken`, just queued on `cpu`, take it from the current task?
     fn preempts(&mut self, cpu: PcpuId, woken: TaskId) -> bool;
 
-    /// The current task of `cpu` is not protected from woken ones any more.
+    /// The current task of `cpu`, of an idle group, is not protected from a woken one that is not.
     fn unprotect(&mut self, cpu: PcpuId) {
         let _ = cpu;
     }

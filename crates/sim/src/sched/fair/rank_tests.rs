@@ -81,3 +81,30 @@ fn a_sleeper_of_an_idle_group_waits_longer_since_5_15() {
     assert!((0.3..2.0).contains(&before), "{before}");
     assert!((3.0..7.0).contains(&after), "{after}");
 }
+
+/// On one pCPU, one that computes for 5 us each ms, and an idle one that computes for 3 ms each second, both give or take a
+/// fifth: how long the first one waits at most, us.
+fn longest_wait_beside_idle(name: &str) -> u64 {
+    let cycles = |work, sleep| Does::Cycles {
+        work,
+        sleep,
+        spread: 20,
+    };
+    let job = |vm, does| Job::new(does).vcpu(vm, 0).on("0");
+    let jobs = vec![job(0, cycles(5 * US, MS)), job(1, cycles(3 * MS, SEC))];
+    let topology = ("1n1l8c1t", 1000);
+    let jobs = grouped(jobs, vec![PLAIN, IDLE], &[0, 1]);
+    let outcome = run(kernel(name, topology.0, 1000), topology, jobs, 20 * SEC);
+    outcome.vms[0].wakeups.max() / US
+}
+
+/// A slice of an idle group protects it until 6.14 (f553741ac8c0), so that it goes on to its end, or till it sleeps.
+#[test]
+fn in_6_6_a_wake_up_waits_for_the_slice_of_an_idle_group() {
+    let wait = longest_wait_beside_idle("6.6");
+    assert!((2600..3600).contains(&wait), "{wait}");
+    for name in ["5.x", "6.12", "7.x"] {
+        let wait = longest_wait_beside_idle(name);
+        assert!(wait < 100, "{name}: {wait}");
+    }
+}

@@ -2,8 +2,8 @@
 //! Idle groups (`cpu.idle`): which task gives way to which at a wake-up, whatever the order says.
 //!
 //! Linux compares the entities where the paths of two tasks part (`find_matching_se()`). If that of the current
-//! one is an idle group, and that of the woken one is not, the pCPU is to schedule, and a slice protects nobody;
-//! the other way round nobody is preempted (`check_preempt_wakeup_fair()` of 6.12). And a pCPU that has only
+//! one is an idle group, and that of the woken one is not, the pCPU is to schedule, and a slice protects nobody
+//! (since 6.15; in 6.6 it does, `EevdfParams::protects_idle`); the other way round nobody is preempted (`check_preempt_wakeup_fair()` of 6.12). And a pCPU that has only
 //! tasks of idle groups is as good as an idle one for a sleeper that looks for such (`sched_idle_cpu()` in
 //! `select_idle_sibling()`).
 //!

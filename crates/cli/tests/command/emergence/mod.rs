@@ -10,6 +10,7 @@ mod burst;
 mod cyclictest;
 mod disk;
 mod flushes;
+mod idle_groups;
 mod imbalance;
 mod locks;
 mod page;
@@ -19,6 +20,7 @@ mod polls;
 mod run;
 mod sleepers;
 mod slices;
+mod small_quotas;
 mod smt;
 
 use crate::common;
@@ -40,6 +42,8 @@ fn the_page_is_fresh() {
         burst::section(),
         imbalance::section(),
         cyclictest::section(),
+        idle_groups::section(),
+        small_quotas::section(),
     ];
     common::is_fresh("docs/emergence.md", &page::page(&sections), "emergence");
 }

@@ -66,6 +66,12 @@ impl Run<'_> {
         vms.map(|vm| number(&vm[figure])).sum()
     }
 
+    /// A number of all tasks of the host together.
+    pub fn all_tasks(&self, figure: &str) -> f64 {
+        let tasks = self.0["tasks"].as_array().unwrap().iter();
+        tasks.map(|task| number(&task[figure])).sum()
+    }
+
     /// MB/s of a VM's disk.
     pub fn disk_rate(&self, vm: &str) -> f64 {
         number(&self.named("vms", vm)["io"]["bytes_per_s"]) / 1e6

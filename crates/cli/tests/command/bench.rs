@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun bench` as users meet it. How fast anything is, no test says.
 
-use crate::common::{corun, json, printed};
+use crate::common::{corun, json, printed, table_is_fresh};
+use serde_json::Value;
 
-fn positive(of: &serde_json::Value, keys: &[&str]) {
+fn positive(of: &Value, keys: &[&str]) {
     for key in keys {
         let value = of[key].as_f64();
         assert!(value.is_some_and(|value| value > 0.0), "{key} in {of}");
@@ -73,4 +74,40 @@ fn the_table_says_what_it_is() {
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
+}
+
+/// How the table of `docs/results.md` begins that has the means of what decisions look at.
+const HEAD: &str = "\
+| policy | wake, 8 pCPUs | 32 pCPUs | pick, 8 pCPUs | 32 pCPUs |
+|---|---|---|---|---|
+";
+
+/// The rows of that table: each policy on both hosts.
+fn rows(decisions: &[Value]) -> String {
+    let mean = |of: &Value, kind: &str| of[kind]["exchanges_mean"].as_f64().unwrap().round();
+    let row = |hosts: &[Value]| {
+        let [small, large] = hosts else {
+            panic!("two hosts for each policy: {hosts:?}");
+        };
+        assert_eq!(small["policy"], large["policy"]);
+        assert_eq!([&small["pcpus"], &large["pcpus"]], [8, 32]);
+        let means = ["wake", "pick"].map(|kind| {
+            let means = [small, large].map(|of| mean(of, kind).to_string());
+            means.join(" | ")
+        });
+        format!(
+            "| {} | {} |\n",
+            small["policy"].as_str().unwrap(),
+            means.join(" | ")
+        )
+    };
+    decisions.chunks(2).map(row).collect()
+}
+
+/// These counts are the same on every machine.
+#[test]
+fn the_page_says_what_decisions_look_at() {
+    let json = json(corun(&["bench", "--quick", "--json"]));
+    let rows = rows(json["decisions"].as_array().unwrap());
+    table_is_fresh("docs/results.md", HEAD, &rows, "bench");
 }

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 /// Runs `corun` in a directory; what it prints may be 80 columns wide.
 pub fn corun_in(dir: &Path, args: &[&str]) -> Output {
@@ -81,6 +82,18 @@ pub fn is_fresh(name: &str, written: &str, test: &str) {
         "{name} is not what the code makes of it: CORUN_UPDATE=1 cargo test -p corun --test command \
          {test} writes it anew"
     );
+}
+
+/// The same of one table of a page: what follows its `head` (titles, rule) up to an empty line.
+#[track_caller]
+pub fn table_is_fresh(name: &str, head: &str, rows: &str, test: &str) {
+    // Tests run side by side, and a page may have tables of several of them.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let page = std::fs::read_to_string(in_tree(name)).unwrap();
+    let (before, rest) = page.split_once(head).expect("the table's head");
+    let (_, after) = rest.split_once("\n\n").expect("what follows the table");
+    is_fresh(name, &format!("{before}{head}{rows}\n{after}"), test);
 }
 
 /// A directory of a test's own.

@@ -43,7 +43,7 @@ fn replays_come_close_and_balance_never_stacks() {
         let replay = &result["replay"];
         assert_eq!(replay["scheduler"], "eevdf");
         assert_eq!(replay["scheduler_is_recorded"], true);
-        // Bounds well above what docs/results.md reports, well below a useless replay.
+        // Bounds well above what docs/results.md reports (the next test), well below a useless replay.
         for (error, bound) in [
             ("run_error", 0.1),
             ("ready_error", 0.12),
@@ -60,6 +60,34 @@ fn replays_come_close_and_balance_never_stacks() {
         assert_eq!(stacked(2), Some(0.0), "{name}");
         assert_eq!(result["runs"][0]["vms"].as_array().unwrap().len(), 3);
     }
+}
+
+/// How the table of `docs/results.md` begins that says how far replays are off.
+const HEAD: &str = "\
+| recording | run | ready | switches | stacking, recorded → replayed |
+|---|---|---|---|---|
+";
+
+/// The row of a recording.
+fn row(name: &str) -> String {
+    let result = json(&recording(name), &["--policies", "eevdf", "--seed", "0"]);
+    let replay = &result["replay"];
+    let percent = |of: &Value| format!("{:.1}", 100.0 * of.as_f64().unwrap());
+    let errors = ["run_error", "ready_error", "switches_error"];
+    let errors = errors.map(|error| percent(&replay[error]) + " %");
+    let stacked = &replay["stacking_probability"];
+    format!(
+        "| `{name}` | {} | {} → {} % |\n",
+        errors.join(" | "),
+        percent(&stacked["recorded"]),
+        percent(&stacked["replayed"])
+    )
+}
+
+#[test]
+fn the_page_says_how_far_replays_are_off() {
+    let rows = BOTH.map(row).concat();
+    common::table_is_fresh("docs/results.md", HEAD, &rows, "recordings");
 }
 
 /// A run written down names its policy, which is that of the first replay; a scheduler without a model is named.

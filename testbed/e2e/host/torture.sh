@@ -313,8 +313,16 @@ bytes() {
 	done
 }
 
-# make_plan VM WEIGHT GANG SLOT: into /tmp/VM.plan, bpftool's words for the VM's entry in the table: a struct
-# vm_conf (dispatcher/types.h), the rest of it zero.
+# conf_bytes ID WEIGHT GANG SLOT PCPUS: a struct vm_conf (dispatcher/types.h) of a VM that may use the first so many
+# pCPUs, less than 63; what else is in it is zero. A test compares this with what the daemon writes
+# (crates/dispatcher/tests/torture.rs).
+conf_bytes() {
+	for _number in "$1" 0 "$2" 0 "$3" 0; do bytes 4 "$_number"; done
+	for _number in "$4" 0 0 0 0 0 0 0 0 0; do bytes 8 "$_number"; done
+	for _number in $(((1 << $5) - 1)) 0 0 0 0 0 0 0; do bytes 8 "$_number"; done
+}
+
+# make_plan VM WEIGHT GANG SLOT: into /tmp/VM.plan, bpftool's words for the VM's entry in the table.
 make_plan() {
 	_pid="$(vm_pid "$1")"
 	_slot="$(corun status --json | awk -v pid="$_pid" '/"pid":/ { mine = $2 == pid "," } mine && /"slot":/ { print $2 + 0; exit }')"
@@ -323,7 +331,6 @@ make_plan() {
 		echo key
 		bytes 4 "$_slot"
 		echo value
-		for _number in "$_pid" 0 "$2" 0 "$3" 0; do bytes 4 "$_number"; done
-		for _number in "$4" 0 0 0 0 0 0 0 0 0; do bytes 8 "$_number"; done
+		conf_bytes "$_pid" "$2" "$3" "$4" "$(nproc)"
 	} >"/tmp/$1.plan"
 }

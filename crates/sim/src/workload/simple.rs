@@ -187,7 +187,8 @@ impl Parser<'_> {
     /// A percentage from 1 to 100, with its sign.
     pub(super) fn percentage(&mut self) -> Parsed<u32> {
         let accepted = "a whole percentage from 1% to 100%";
-        if self.token == Token::Number("0") {
+        // Nothing, with however many digits.
+        if matches!(self.token, Token::Number(text) if text.parse() == Ok(0_u32)) {
             return Err(self.unexpected(accepted));
         }
         let percent = self.whole(100, accepted)?;

@@ -141,6 +141,7 @@ fn what_could_never_work_is_refused() {
         ("compute 2000000s", "at most a day"),
         ("compute 99999999999999999999s", "at most a day"),
         ("compute 1ms ±0%", "from 1% to 100%"),
+        ("compute 1ms ±00%", "from 1% to 100%"),
         ("compute 1ms ±10", "accepted: `%`"),
         ("loop { compute 1ms }; compute 1ms", "never reached"),
         ("lock L { sleep 1ms }", "inside `lock L`"),

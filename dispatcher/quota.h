@@ -40,9 +40,11 @@
  * is merely late must not be postponed (assumed).
  */
 #define RELEASE_LATE 5000000ull
-/* After how long what turns did not need is looked for, ns: the kernel's
- * cfs_bandwidth_slack_period. */
-#define QUOTA_SLACK 5000000ull
+/*
+ * What turns did not need is looked for this many times in a period: at the default period as often
+ * as the kernel does it (cfs_bandwidth_slack_period, 5 ms).
+ */
+#define QUOTA_LOOKS 20
 /* The kernel's default period, ns. */
 #define QUOTA_PERIOD 100000000ull
 /* How many missed periods are added up at most. */
@@ -102,7 +104,7 @@ static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 q
 static inline bool quota_serves(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
 				u64 since)
 {
-	u64 worth = quota / 4 < QUOTA_TURN ? quota / 4 : QUOTA_TURN;
+	u64 worth = quota / QUOTA_LOOKS < QUOTA_TURN ? quota / QUOTA_LOOKS : QUOTA_TURN;
 	u64 begun = shared(g->period_end) - quota_period(conf);
 
 	if (left <= 0)
@@ -132,8 +134,8 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 	if (owed > PARK_MAX / SLICE_MIN)
 		return PARK_MAX;
 	wait += owed * period;
-	if (left + reserved > 0 && wait > QUOTA_SLACK)
-		return QUOTA_SLACK;
+	if (left + reserved > 0 && wait > period / QUOTA_LOOKS)
+		return period / QUOTA_LOOKS;
 	return wait < PARK_MAX ? wait : PARK_MAX;
 }
 

@@ -86,9 +86,8 @@ const HEAD: &str = "\
 fn rows(decisions: &[Value]) -> String {
     let mean = |of: &Value, kind: &str| of[kind]["exchanges_mean"].as_f64().unwrap().round();
     let row = |hosts: &[Value]| {
-        let [small, large] = hosts else {
-            panic!("two hosts for each policy: {hosts:?}");
-        };
+        assert_eq!(hosts.len(), 2, "hosts for each policy: {hosts:?}");
+        let (small, large) = (&hosts[0], &hosts[1]);
         assert_eq!(small["policy"], large["policy"]);
         assert_eq!([&small["pcpus"], &large["pcpus"]], [8, 32]);
         let means = ["wake", "pick"].map(|kind| {

@@ -91,8 +91,8 @@ pub fn table_is_fresh(name: &str, head: &str, rows: &str, test: &str) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let page = std::fs::read_to_string(in_tree(name)).unwrap();
-    let (before, rest) = page.split_once(head).expect("the table's head");
-    let (_, after) = rest.split_once("\n\n").expect("what follows the table");
+    let (before, rest) = page.split_once(head).unwrap();
+    let (_, after) = rest.split_once("\n\n").unwrap();
     is_fresh(name, &format!("{before}{head}{rows}\n{after}"), test);
 }
 

@@ -140,9 +140,28 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 }
 
 /*
- * For how many ns do the quotas around `group` keep its members waiting? `since`: when one was
- * parked; 0: none was.
+ * For how many ns does the quota of the cgroup in place `group` - 1 keep its members waiting?
+ * `since`: when one was parked; 0: none was.
  */
+CALLED u64 quota_wait_here(u32 group, u64 since, u64 now)
+{
+	struct group_conf *conf = group_conf_at(group - 1);
+	struct group_ctx *g = group_at(group - 1);
+	u64 quota;
+	s64 left;
+
+	if (!conf || !g)
+		return 0;
+	quota = shared(conf->quota);
+	if (!quota)
+		return 0;
+	left = quota_left(conf, g, quota, now);
+	if (quota_serves(conf, g, quota, left, since))
+		return 0;
+	return quota_again(conf, g, quota, left, now);
+}
+
+/* The same of all quotas around `group`. */
 CALLED u64 quota_wait(u32 group, u64 since, u64 now)
 {
 	u64 wait = 0;
@@ -151,18 +170,10 @@ CALLED u64 quota_wait(u32 group, u64 since, u64 now)
 	s32 level;
 
 	for_each_group (level, conf, g, group) {
-		u64 quota, again;
-		s64 left;
+		u64 here = quota_wait_here(group, since, now);
 
-		quota = shared(conf->quota);
-		if (quota) {
-			left = quota_left(conf, g, quota, now);
-			again = 0;
-			if (!quota_serves(conf, g, quota, left, since))
-				again = quota_again(conf, g, quota, left, now);
-			if (again > wait)
-				wait = again;
-		}
+		if (here > wait)
+			wait = here;
 		group = group_around(conf);
 	}
 	return wait;

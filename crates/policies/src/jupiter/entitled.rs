@@ -5,8 +5,9 @@
 //! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the
 //! VMs in it; cpusets that overlap are one part (so a VM whose pCPUs overlap with those of many
 //! others may be entitled to more than it can get). A VM cannot use more than a pCPU for each of
-//! its vCPUs, or what that vCPU's own quota is, nor than the pCPUs that it may use, nor than the [quotas](crate::quotas) around it leave it; what is beyond
-//! that goes to the others, by their weights again. So does what a VM leaves to all.
+//! its vCPUs, or that vCPU's own quota, nor than the pCPUs that it may use, nor than the
+//! [quotas](crate::quotas) around it leave it; what is beyond that goes to the others, by their weights
+//! again. So does what a VM leaves to all.
 
 use super::vm::weight_among_vms;
 use crate::filled::scaled;

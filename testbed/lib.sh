@@ -105,12 +105,12 @@ trace_start() {
 	echo 1 >$tracing/tracing_on
 }
 
-# trace_stop FILE: the recording as text, in the format `corun` reads. VMs must still run, because
-# the head of the file lists them.
+# trace_stop FILE [POLICY]: the recording as text, in the format `corun` reads, with corun's policy if that is in charge.
+# VMs must still run, because the head of the file lists them.
 trace_stop() {
 	echo 0 >$tracing/tracing_on
 	{
-		echo "# host: $(nproc) pCPUs, kernel $(uname -r), scheduler $(scheduler), clock mono"
+		echo "# host: $(nproc) pCPUs, kernel $(uname -r), scheduler $(scheduler)${2:+ $2}, clock mono"
 		trace_vms
 		for _cpu in "$tracing"/per_cpu/cpu*; do
 			grep -E '^(overrun|commit overrun|dropped events):' "$_cpu/stats" | sed 's/^/# /'

@@ -19,6 +19,7 @@
 //! processor's help, is no judge of that.
 
 use corun_linux::record::{self, Progress, RecordOptions};
+use corun_linux::socket;
 use corun_microvm::machine::Ring;
 use corun_microvm::native::{Guest, Job, Running};
 use corun_model::time::{MS, SEC};
@@ -247,6 +248,7 @@ fn recorded(file: &Path, load: &Load) -> Result<Recorded, Box<dyn Error>> {
         file: file.to_path_buf(),
         run_for: Some(TURN * MS),
         anonymise: false,
+        daemon: socket::DEFAULT.into(),
         progress: &mut progress,
     })?;
     std::fs::remove_file(file)?;

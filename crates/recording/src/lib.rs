@@ -30,6 +30,7 @@ mod note;
 mod order;
 mod perfetto;
 mod rebuild;
+pub mod scheduler;
 mod text;
 mod what_if;
 

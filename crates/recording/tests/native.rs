@@ -335,6 +335,22 @@ fn names_can_be_left_out() {
 }
 
 #[test]
+fn schedulers_keep_their_names_if_replays_know_them() {
+    let mut anonymiser = Anonymiser::default();
+    let mut nameless = |value: &str| {
+        let (name, value) = ("scheduler".to_string(), value.to_string());
+        match anonymiser.entry(Entry::Fact { name, value }) {
+            Entry::Fact { value, .. } => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    for known in ["EEVDF", "corun", "corun balance-load"] {
+        assert_eq!(nameless(known), known);
+    }
+    assert_eq!(nameless("acme_sched"), "other");
+}
+
+#[test]
 fn programs_called_nearly_as_the_kernels_threads_lose_their_names() {
     let mut anonymiser = Anonymiser::default();
     let mut nameless = |comm: &str| {

@@ -67,15 +67,25 @@ fn cells(vcpu: &VcpuCheck) -> Vec<String> {
 }
 
 fn heading(check: &ReplayCheck) -> String {
-    let origin = match (check.scheduler_is_recorded, &check.recorded_scheduler) {
-        (true, _) => "the recorded host's own scheduler".to_string(),
-        (false, Some(name)) => format!("assumed: recorded under {name:?}, which has no model"),
-        (false, None) => "assumed: the recording does not name its scheduler".to_string(),
+    let origin = match check.scheduler_is_recorded {
+        true => "the recorded host's own scheduler".to_string(),
+        false => format!("assumed: {}; --recorded-under names it", unknown(check)),
     };
     format!(
         "Replay under {} ({origin}):\nrecorded→replayed, error",
         check.scheduler
     )
+}
+
+/// Why it is not known under what the host was recorded.
+pub(crate) fn unknown(check: &ReplayCheck) -> String {
+    match check.recorded_scheduler.as_deref() {
+        Some("corun") => {
+            "recorded under corun, with a policy that the recording does not name".to_string()
+        }
+        Some(name) => format!("recorded under {name:?}, which has no model"),
+        None => "the recording does not name its scheduler".to_string(),
+    }
 }
 
 /// The check in words: errors of all vCPUs together, stacking, what recordings cannot tell.

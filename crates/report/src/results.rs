@@ -48,7 +48,7 @@ pub struct Beside {
 pub struct ReplayCheck {
     /// The scheduler replayed under.
     pub scheduler: String,
-    /// Is that what the recording says it ran under, or assumed?
+    /// Is that what the recording, or `--recorded-under`, says it ran under, or assumed?
     pub scheduler_is_recorded: bool,
     /// What the recording calls the scheduler it ran under; null if it names none.
     #[serde(default)]

@@ -20,17 +20,17 @@ record_for_prediction() {
 	sleep "$settle"
 	trace_start 16384
 	sleep 3
-	trace_stop "/out/predict/$mix-$by-$run.txt"
+	trace_stop "/out/predict/$mix-$by-$run.txt" "$policy"
 }
 
 # phase_predict MIX RUN
 phase_predict() {
 	mkdir -p /out/predict
-	mix="$1" run="$2" by=eevdf settle=0
+	mix="$1" run="$2" by=eevdf settle=0 policy=""
 	begin "predict: $mix under $by, run $run"
 	with_vms "$mix" record_for_prediction
 	for by in balance jupiter aql; do
-		settle=2
+		settle=2 policy=$by
 		begin "predict: $mix under $by, run $run"
 		start_corun $by
 		with_vms "$mix" record_for_prediction

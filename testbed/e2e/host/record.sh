@@ -71,6 +71,13 @@ full_is_readable() {
 	[ $full = 1 ] && [ $read = 0 ] && grep -q "can be read" /tmp/full.txt && grep -q '"name": "vm1"' /tmp/full.json
 }
 
+# Of a host under corun's balance.
+policy_is_named() {
+	corun record --for 1s -o /tmp/under.corun -q && stop_vms >/dev/null && stop_corun &&
+		corun compare /tmp/under.corun --policies balance --quiet >/tmp/under.txt 2>&1 &&
+		grep -q "^Replay under balance (the recorded host's own scheduler)" /tmp/under.txt
+}
+
 phase_record() {
 	begin "record"
 	various
@@ -101,6 +108,7 @@ phase_record() {
 	verdict "record: halts and interrupts" "exits of timer" some timer halt
 	verdict "record: a cut file is readable" "half of it" cut_is_readable
 	verdict "record: a full disk leaves a readable file" "64 KiB" full_is_readable
-	cp /tmp/record.json /tmp/record.txt /tmp/full.txt /out/
-	stop_vms >/dev/null
+	start_corun balance
+	verdict "record: a recording names corun's policy" "balance" policy_is_named
+	cp /tmp/record.json /tmp/record.txt /tmp/full.txt /tmp/under.txt /out/
 }

@@ -7,7 +7,8 @@ mod replays;
 
 use crate::compare::input::{self, Input};
 use crate::compare::recorded_host::{
-    basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, spinning_share,
+    RecordedUnder, basis, calibrated, case, facts, own_scheduler, refuse_scenario_options,
+    spinning_share,
 };
 use crate::compare::runs::{self, RunArgs};
 use crate::compare::schedulers::{blind, sets_unheeded};
@@ -60,6 +61,9 @@ pub struct Args {
     /// How many different times of beginning to try for the VMs, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = numbers::within::<u32>(1..=1000))]
     starts: u32,
+
+    #[command(flatten)]
+    recorded: RecordedUnder,
 
     /// Set a key of the host, its scheduler or a policy, such as host.costs.switch=3us; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -263,7 +267,7 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     };
     refuse_scenario_options(&runs)?;
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
-    let own = own_scheduler(recording);
+    let own = own_scheduler(recording, &args.recorded);
     let case = case(&runs, recording, &suggested)?;
     let progress = Progress::new(2, recording.duration().saturating_mul(2), 1, args.quiet);
     let (case, check) = calibrated(recording, case, &own, &suggested, &progress)?;

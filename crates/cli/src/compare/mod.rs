@@ -32,6 +32,7 @@ use crate::output;
 use crate::outputs::{self, Outputs};
 use corun_report::{Comparison, csv, html, replay, table};
 use input::Input;
+use recorded_host::RecordedUnder;
 use runs::RunArgs;
 use std::path::PathBuf;
 
@@ -51,6 +52,9 @@ pub struct Args {
 
     #[command(flatten)]
     runs: RunArgs,
+
+    #[command(flatten)]
+    recorded: RecordedUnder,
 
     /// Replay a recording three times: what it cannot tell is assumed in different ways, up to both extremes
     #[arg(long)]
@@ -122,7 +126,10 @@ pub fn run(args: &mut Args) -> anyhow::Result<()> {
                 "--extremes does not go with a scenario: {name} tells everything"
             )));
         }
-        Input::Scenario { name, text } => scenario::compare(args, &outputs, &name, text)?,
+        Input::Scenario { name, text } => {
+            args.recorded.refuse(&name)?;
+            scenario::compare(args, &outputs, &name, text)?
+        }
         Input::Recording(unread) => recording::compare(args, &outputs, unread)?,
     };
     show(args, &comparison, &about)

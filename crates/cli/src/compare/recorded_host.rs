@@ -10,7 +10,7 @@ use super::setup::host_params;
 use crate::failure::Invalid;
 use anyhow::Context;
 use corun_model::{Topology, counted, time};
-use corun_recording::{Import, Note, Recording, Role};
+use corun_recording::{Import, Note, Recording, Role, scheduler};
 use corun_report::{Beside, ReplayCheck, VcpuCheck, advice, round};
 use corun_scenario::{Case, Override};
 use corun_sim::Outcome;
@@ -143,36 +143,70 @@ fn cfs_preset(kernel: Option<(u32, u32)>) -> &'static str {
     }
 }
 
+/// Of commands that replay recordings.
+#[derive(clap::Args, Debug, Default)]
+pub struct RecordedUnder {
+    /// The scheduler or policy that the recorded host had, if the recording does not say: a name of `corun policies`
+    /// [default: what the recording says, else eevdf, or fair for a host under corun]
+    #[arg(long = "recorded-under", value_name = "NAME", value_parser = known)]
+    name: Option<&'static str>,
+}
+
+impl RecordedUnder {
+    /// Refuses it for a `scenario`.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is said.
+    pub fn refuse(&self, scenario: &str) -> anyhow::Result<()> {
+        match self.name {
+            None => Ok(()),
+            Some(_) => Err(Invalid::error(format!(
+                "--recorded-under does not go with a scenario: {scenario} is no recording"
+            ))),
+        }
+    }
+}
+
+fn known(name: &str) -> Result<&'static str, String> {
+    let expected = "expected a scheduler or policy that `corun policies` lists";
+    replayed_as(&name.trim().to_lowercase()).ok_or_else(|| expected.to_string())
+}
+
 /// What stands for the scheduler that the recorded host ran under.
 pub struct OwnScheduler {
     /// The model or policy that a replay takes for it.
     pub name: &'static str,
-    /// Does the recording say so?
+    /// Does the recording, or the user, say so?
     pub recorded: bool,
     /// What the recording calls it, if it names one.
     pub said: Option<String>,
 }
 
 /// Which one that was.
-pub fn own_scheduler(recording: &Recording) -> OwnScheduler {
+pub fn own_scheduler(recording: &Recording, told: &RecordedUnder) -> OwnScheduler {
     let said = recording.host.scheduler.as_ref();
     let said = said.map(|fact| fact.value.clone());
-    let known = match &said {
+    let recorded = match &said {
         Some(name) => replayed_as(&name.to_lowercase()),
         // Linux changed over with 6.6.
         None => kernel(recording).map(|version| if version < (6, 6) { "cfs" } else { "eevdf" }),
     };
+    let known = told.name.or(recorded);
+    let assumed = match said.as_deref() {
+        Some(scheduler::CORUN) => "fair",
+        _ => "eevdf",
+    };
     OwnScheduler {
-        name: known.unwrap_or("eevdf"),
+        name: known.unwrap_or(assumed),
         recorded: known.is_some(),
         said,
     }
 }
 
-/// The model or policy of this name, which `corun compare --events` writes down. Live hosts name their
-/// kernel's scheduler, or that of sched_ext: the dispatcher's name does not tell the policy.
+/// The model or policy that a recording calls so. Live hosts name their kernel's scheduler, or that of sched_ext, with
+/// corun's policy; `corun compare --events` writes down the policy alone.
 fn replayed_as(name: &str) -> Option<&'static str> {
-    let name = if name == "corun" { "fair" } else { name };
+    let name = scheduler::policy(name).unwrap_or(name);
     let mut known = schedulers::policies().into_iter();
     known.find_map(|policy| (policy.name == name).then_some(policy.name))
 }

@@ -77,7 +77,7 @@ pub fn compare(
     }
     let recording = &import.recording;
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
-    let own = own_scheduler(recording);
+    let own = own_scheduler(recording, &args.recorded);
     let case = case(&args.runs, recording, &suggested)?;
     let default = default_policies(own.name);
     let chosen = policies(&args.runs, Some(default))?;

@@ -9,6 +9,7 @@ use crate::output;
 use crate::outputs;
 use anyhow::Context;
 use corun_linux::record::{self, Missing, Progress, RecordOptions, Recorded};
+use corun_linux::socket;
 use corun_model::{Nanos, counted, time};
 use corun_recording::native::{self, Damage};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -41,6 +42,10 @@ pub struct Args {
     /// Do not record: copy this recording without names; takes --anonymise
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     from: Option<PathBuf>,
+
+    /// The socket of corun's daemon, which tells the policy if the host is under corun
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT, conflicts_with = "from")]
+    socket: PathBuf,
 
     /// Print what was recorded as one JSON object (`missing` is null with --from: recordings do not tell it)
     #[arg(long)]
@@ -89,6 +94,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         file: args.output.clone(),
         run_for: args.run_for,
         anonymise: args.anonymise,
+        daemon: args.socket.clone(),
         progress: &mut progress,
     })?;
     bar.finish_and_clear();

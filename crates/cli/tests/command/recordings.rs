@@ -105,14 +105,57 @@ fn recordings_are_replayed_under_what_they_name() {
         assert_eq!(again["replay"]["scheduler_is_recorded"], true);
         assert_eq!(again["runs"][0]["policy"], policy);
     }
-    let foreign = place
-        .read("events.txt")
-        .replace("scheduler credit", "scheduler scx_other");
-    place.write("foreign.txt", foreign);
-    let text = place.prints(&["compare", "foreign.txt", "--seed", "0"]);
+    let events = place.read("events.txt");
+    let under = |scheduler: &str| {
+        place.write("events.txt", events.replace("scheduler credit", scheduler));
+        place.prints(&["compare", "events.txt", "--seed", "0"])
+    };
+    let text = under("scheduler scx_other");
     let told = "under eevdf (assumed: recorded under \"scx_other\"";
     assert!(text.contains(told), "{text}");
     assert!(!text.contains("does not name"), "{text}");
+    // Live hosts name corun and, where its daemon was asked, the policy.
+    let text = under("scheduler corun aql");
+    assert!(text.contains("under aql (the recorded"), "{text}");
+    let text = under("scheduler corun");
+    let told = "under fair (assumed: recorded under corun, with a policy";
+    assert!(text.contains(told), "{text}");
+}
+
+/// Who knows under what a recording was made can say it; a scenario is no recording.
+#[test]
+fn the_user_can_say_under_what_a_host_was_recorded() {
+    let place = Place::new("recorded-under");
+    let host = "[host]\npcpus = 2\n[run]\nduration = \"100ms\"\nwarm_up = \"0s\"\n\
+                [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n[vm.b]\nvcpus = 2\nworkload = \"cpu\"\n";
+    place.write("host.toml", host);
+    place.prints(&[
+        "compare",
+        "host.toml",
+        "--policies",
+        "balance",
+        "--events",
+        "events.txt",
+    ]);
+    let events = place.read("events.txt");
+    place.write(
+        "events.txt",
+        events.replace("scheduler balance", "scheduler corun"),
+    );
+    let said = ["events.txt", "--recorded-under", "Balance", "--json"];
+    let result = place.json(&[&["compare", "--seed", "0"][..], &said].concat());
+    assert_eq!(result["replay"]["scheduler"], "balance");
+    assert_eq!(result["replay"]["scheduler_is_recorded"], true);
+    assert_eq!(result["replay"]["recorded_scheduler"], "corun");
+    let advice = place.json(&[&["advise", "--most", "0", "--starts", "1"][..], &said].concat());
+    assert_eq!(advice["replay"]["scheduler"], "balance");
+    let text = place.refused(&["compare", "host.toml", "--recorded-under", "cfs"]);
+    assert!(text.contains("host.toml is no recording"), "{text}");
+    let text = place.refused(&["compare", "events.txt", "--recorded-under", "nosuch"]);
+    assert!(
+        text.contains("'nosuch'") && text.contains("corun policies"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -11,9 +11,10 @@ mod exits;
 mod file;
 mod probes;
 mod ring;
+mod scheduler;
 mod threads;
 
-use crate::{inventory, namespaces, preflight, priority, sched_ext};
+use crate::{inventory, namespaces, preflight, priority};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
 use corun_recording::native::{Anonymiser, Encoder, Entry};
@@ -50,6 +51,8 @@ pub struct RecordOptions<'a> {
     pub run_for: Option<Nanos>,
     /// Without names.
     pub anonymise: bool,
+    /// The socket of corun's daemon, which tells the policy of a host under corun.
+    pub daemon: PathBuf,
     /// Hears how far it is, a few times a second.
     pub progress: &'a mut dyn FnMut(&Progress),
 }
@@ -132,6 +135,8 @@ pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
     }
     let asked = signals().map_err(RecordError::Signals)?;
     let online = preflight::online().ok_or(RecordError::Online)?;
+    let kernel = Proc::default().release().unwrap_or_default();
+    let scheduler = scheduler::in_charge(&kernel, &options.daemon);
     // The program first: without the right to trace, no empty file is left.
     let mut probes = Probes::begin(&online)?;
     let writer = Writer::create(&options.file)?;
@@ -147,6 +152,9 @@ pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
         writer,
         told: 0,
         progress: Progress::default(),
+        scheduler,
+        daemon: options.daemon,
+        kernel,
     };
     let highest = online.iter().last().map_or(0, |cpu| cpu.0);
     session.facts(highest + 1);
@@ -197,25 +205,33 @@ struct Session {
     /// Time of the last entry.
     told: Nanos,
     progress: Progress,
+    kernel: String,
+    /// What was in charge when it began.
+    scheduler: String,
+    /// The socket of corun's daemon.
+    daemon: PathBuf,
 }
 
 impl Session {
     fn facts(&mut self, pcpus: u32) {
-        let kernel = Proc::default().release().unwrap_or_default();
         let facts = [
             ("version", env!("CARGO_PKG_VERSION").to_string()),
-            ("kernel", kernel.clone()),
-            ("scheduler", scheduler(&kernel)),
+            ("kernel", self.kernel.clone()),
+            ("scheduler", self.scheduler.clone()),
             ("clock", "mono".to_string()),
             ("pcpus", pcpus.to_string()),
         ];
         for (name, value) in facts {
-            let name = name.to_string();
-            self.push(Entry::Fact { name, value });
+            self.fact(name, value);
         }
         self.told = self.began;
         let at = self.began;
         self.push(Entry::Edge { at, last: false });
+    }
+
+    fn fact(&mut self, name: &str, value: String) {
+        let name = name.to_string();
+        self.push(Entry::Fact { name, value });
     }
 
     /// VMs, and all their threads, those that do nothing included.
@@ -299,6 +315,11 @@ impl Session {
         probes.end();
         self.take(&mut probes, at);
         self.look_for_vms();
+        let last = scheduler::in_charge(&self.kernel, &self.daemon);
+        if last != self.scheduler {
+            // What is said last counts.
+            self.fact("scheduler", scheduler::both(&self.scheduler, &last));
+        }
         self.settle(&mut probes);
         self.told = at;
         self.push(Entry::Edge { at, last: true });
@@ -317,34 +338,6 @@ impl Session {
             missing: probes.missing,
             cut: written.error,
             until: written.until.saturating_sub(self.began),
-        }
-    }
-}
-
-/// The scheduler in charge: the sched_ext one, or the kernel's, which is EEVDF since 6.6.
-fn scheduler(kernel: &str) -> String {
-    if let Some(name) = sched_ext::scheduler().filter(|name| !name.is_empty()) {
-        return name;
-    }
-    let mut numbers = kernel.split(|c: char| !c.is_ascii_digit());
-    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
-    let version = next().zip(next());
-    match version {
-        Some(version) if version < (6, 6) => "CFS".to_string(),
-        _ => "EEVDF".to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn which_scheduler_a_kernel_has() {
-        if sched_ext::scheduler().is_none() {
-            assert_eq!(scheduler("6.5.13-amd64"), "CFS");
-            assert_eq!(scheduler("6.6"), "EEVDF");
-            assert_eq!(scheduler("odd"), "EEVDF");
         }
     }
 }

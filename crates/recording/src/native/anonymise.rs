@@ -8,7 +8,7 @@
 
 use super::block::{Blocks, Damage, HEADER};
 use super::{Encoder, Entry};
-use crate::names;
+use crate::{names, scheduler};
 use corun_model::Nanos;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -31,8 +31,9 @@ impl Anonymiser {
             }
             // A sched_ext scheduler may have any name; those that replays know tell nothing.
             Entry::Fact { name, value } if name == "scheduler" => {
-                let known = ["eevdf", "cfs", "corun", "fair"];
-                if !known.contains(&value.to_lowercase().as_str()) {
+                let known = ["eevdf", "cfs", scheduler::CORUN, "fair"];
+                let is_known = known.contains(&value.to_lowercase().as_str());
+                if !is_known && scheduler::policy(value).is_none() {
                     *value = "other".to_string();
                 }
             }

@@ -4,6 +4,7 @@
 
 use super::{Confidence, Level};
 use crate::format::{amount, percent};
+use crate::replay::unknown;
 use crate::results::ReplayCheck;
 
 /// Up to these errors of ready time and switches a replay is trusted much, or somewhat.
@@ -44,13 +45,7 @@ pub fn confidence(replay: &ReplayCheck, basis: &Basis) -> Confidence {
         no_more_than(Level::Medium, why);
     }
     if !replay.scheduler_is_recorded {
-        let why = match &replay.recorded_scheduler {
-            Some(name) => format!(
-                "the host was recorded under {name:?}, which has no model: {} is assumed",
-                replay.scheduler
-            ),
-            None => "the recording does not name the scheduler that the host had".to_string(),
-        };
+        let why = format!("{} is assumed: {}", replay.scheduler, unknown(replay));
         no_more_than(Level::Medium, why);
     }
     Confidence { level, because }

@@ -11,7 +11,7 @@ use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, MOST_THREADS, identity};
 use crate::perf::VcpuCounters;
 use crate::tables::Tables;
-use crate::vcpu_weight::{Own, Weights};
+use crate::vcpu_own::{Own, Threads};
 use crate::vm_table::VmSlot;
 use crate::{cgroup, pidfd};
 use corun_dispatcher::{NO_VM, TaskConf, VmConf};
@@ -293,9 +293,9 @@ impl Vm {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
         self.find_cgroup(look);
-        let weights = Weights::of(tgid, look.mount());
+        let owns = Threads::of(tgid, look.mount());
         for vcpu in &mut self.vcpus {
-            vcpu.own = weights.of_thread(vcpu.key.tid);
+            vcpu.own = owns.of_thread(vcpu.key.tid);
         }
         let threads = process.some_threads(MOST_THREADS);
         let count = process.thread_count().unwrap_or(0) as usize;
@@ -305,7 +305,7 @@ impl Vm {
         let new = threads.iter().copied().filter(|tid| !known.contains(tid));
         let new = new.map(|tid| (tid, number(tid))).collect();
         self.left_out = 0;
-        self.add_vcpus(new, &weights, tables, next_task);
+        self.add_vcpus(new, &owns, tables, next_task);
         self.vcpus
             .sort_by_key(|vcpu| (vcpu.number.unwrap_or(u32::MAX), vcpu.key.tid));
         let vcpus = self.tids();
@@ -322,14 +322,13 @@ impl Vm {
     fn add_vcpus(
         &mut self,
         new: Vec<(u32, Option<u32>)>,
-        weights: &Weights,
+        owns: &Threads,
         tables: &Tables<'_, '_>,
         next_task: &mut u32,
     ) {
         let tgid = self.key.tgid;
         for (tid, number) in self.believed(self.may_be_vcpus(new)) {
-            let mut vcpu = match open_vcpu((tgid, tid), number, weights, tables, TaskId(*next_task))
-            {
+            let mut vcpu = match open_vcpu((tgid, tid), number, owns, tables, TaskId(*next_task)) {
                 Ok(Some(vcpu)) => vcpu,
                 Ok(None) => continue,
                 Err(why) => {
@@ -378,7 +377,7 @@ impl Vm {
 fn open_vcpu(
     (tgid, tid): (u32, u32),
     number: Option<u32>,
-    weights: &Weights,
+    owns: &Threads,
     tables: &Tables<'_, '_>,
     task: TaskId,
 ) -> io::Result<Option<Vcpu>> {
@@ -398,7 +397,7 @@ fn open_vcpu(
             number,
             pidfd,
             allowed,
-            own: weights.of_thread(tid),
+            own: owns.of_thread(tid),
             told: None,
             owed: None,
             counters: None,

@@ -68,7 +68,7 @@ pub mod stock;
 mod tables;
 mod tags;
 pub mod trial;
-mod vcpu_weight;
+mod vcpu_own;
 mod vm_table;
 pub mod watch;
 

@@ -8,7 +8,7 @@
 
 use crate::host::HostError;
 use crate::outside::{Numbers, task_seen};
-use crate::vcpu_weight::Weights;
+use crate::vcpu_own::Threads;
 use crate::watch::{Row, Sample, Sampler, rows};
 use crate::{cgroup, cookies, inventory, machine, preflight, smt};
 use corun_model::time::{MS, seconds};
@@ -117,7 +117,7 @@ impl Observer {
                 .find(|old| old.machine.tgid == vm.machine.tgid);
             let elapsed = old.map_or(0, |old| vm.at.saturating_sub(old.at));
             let mut vcpus = Vec::new();
-            let weights = Weights::of(vm.machine.tgid, mount.as_deref());
+            let owns = Threads::of(vm.machine.tgid, mount.as_deref());
             for (_, thread) in vm.machine.vcpus() {
                 let Ok(allowed) = affinity::get(thread.tid) else {
                     continue;
@@ -125,7 +125,7 @@ impl Observer {
                 let sum = vm.counted(thread.tid);
                 let did = sum.since(old.map_or(sum, |old| old.counted(thread.tid)));
                 let task = self.numbers.task((thread.tid, thread.start));
-                let own = weights.of_thread(thread.tid);
+                let own = owns.of_thread(thread.tid);
                 vcpus.push(task_seen(
                     (task, own),
                     allowed,

@@ -2,7 +2,7 @@
 //! What a policy is shown of vCPUs where the dispatcher is not in charge: numbers of its own for VMs and
 //! vCPUs, and of their time what the kernel counts for everybody.
 
-use crate::vcpu_weight::Own;
+use crate::vcpu_own::Own;
 use corun_model::{Nanos, PcpuSet, Signals, TaskId, TaskSeen, Turns, VmId};
 use corun_system::procfs::Counted;
 use std::collections::BTreeMap;

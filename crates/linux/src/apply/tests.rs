@@ -4,7 +4,7 @@ use super::*;
 use crate::discovery::{Settled, VmCounts};
 use crate::helpers::Helper;
 use crate::inventory::Role;
-use crate::vcpu_weight::Own;
+use crate::vcpu_own::Own;
 use corun_model::{
     HostSeen, PcpuSet, Placement, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
 };

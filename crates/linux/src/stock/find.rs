@@ -6,7 +6,7 @@
 use crate::cgroup;
 use crate::inventory::{self, Machine, Proof};
 use crate::outside::Numbers;
-use crate::vcpu_weight::{Own, Weights};
+use crate::vcpu_own::{Own, Threads};
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_policies::weighing::Place;
 use corun_system::affinity;
@@ -95,7 +95,7 @@ impl Vms {
         let tgid = machine.tgid;
         let vm = self.numbers.vm((tgid, machine.start));
         let mount = cgroup::mount(Path::new("/"));
-        let weights = Weights::of(tgid, mount.as_deref());
+        let owns = Threads::of(tgid, mount.as_deref());
         let vcpus = machine.vcpus().filter_map(|(_, thread)| {
             let (tid, start) = (thread.tid, thread.start);
             let key = ThreadKey { tgid, tid, start };
@@ -107,7 +107,7 @@ impl Vms {
                 task: self.numbers.task((tid, start)),
                 key,
                 allowed,
-                own: weights.of_thread(tid),
+                own: owns.of_thread(tid),
             })
         });
         let vcpus = vcpus.collect();

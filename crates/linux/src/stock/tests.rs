@@ -2,7 +2,7 @@
 //! With ordinary threads that bear the names of vCPUs.
 
 use super::*;
-use crate::vcpu_weight::Own;
+use crate::vcpu_own::Own;
 use corun_model::{PcpuId, Topology, VmId};
 use corun_policies::find;
 use std::os::fd::AsRawFd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a vCPU weighs among its siblings: `cpu.weight` of a cgroup that its thread has to itself, such as
+//! What a vCPU has by itself: its weight among its siblings, `cpu.weight` of a cgroup that its thread has to itself, such as
 //! libvirt's `vcpu0`, else its thread's nice value; and what limits it by itself, `cpu.max` of that cgroup (libvirt's
 //! `<quota>`).
 //!
@@ -41,13 +41,13 @@ impl Own {
     };
 }
 
-/// What threads of one process weigh among each other, and what limits each.
+/// What threads of one process have by themselves.
 ///
 /// Most VMs have all their threads in one cgroup, and some hosts all VMs: to list its threads for
 /// each vCPU was seven tenths of what the daemon did on such a host with 504 vCPUs. So it is
 /// checked first whether threads of the process may be in different ones; a thread in the same
 /// cgroup as the first thread is known not to be alone.
-pub(crate) struct Weights {
+pub(crate) struct Threads {
     process: Process,
     tgid: u32,
     /// Where cgroups are mounted, unless all threads are in one.
@@ -56,7 +56,7 @@ pub(crate) struct Weights {
     firsts: Option<String>,
 }
 
-impl Weights {
+impl Threads {
     /// Of a process of this host, whose cgroups are mounted here, if they are at all.
     pub(crate) fn of(tgid: u32, mount: Option<&Path>) -> Self {
         Self::below(Path::new("/"), mount.map(Path::to_path_buf), tgid)
@@ -160,11 +160,11 @@ mod tests {
             // SAFETY: takes nothing and always works; then integers, of this thread only.
             let me = unsafe { libc::gettid() } as u32;
             let mount = cgroup::mount(Path::new("/"));
-            let weights = Weights::of(std::process::id(), mount.as_deref());
-            let before = (weights.of_thread(me).weight, nice(me).unwrap());
+            let owns = Threads::of(std::process::id(), mount.as_deref());
+            let before = (owns.of_thread(me).weight, nice(me).unwrap());
             // SAFETY: as above.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, me, 19) };
-            (before, weights.of_thread(me).weight, nice(me).unwrap())
+            (before, owns.of_thread(me).weight, nice(me).unwrap())
         });
         let ((before, nice_before), after, nice_now) = weighed.join().unwrap();
         // Whoever runs the tests may do so at any nice value, the last one included.
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((after, nice_now), (1, 19));
         assert!(nice(u32::MAX >> 1).is_err());
         assert_eq!(
-            Weights::of(u32::MAX, None).of_thread(u32::MAX),
+            Threads::of(u32::MAX, None).of_thread(u32::MAX),
             Own::NEUTRAL
         );
     }
@@ -197,7 +197,7 @@ mod tests {
         put("cg/many/cpu.weight", "300\n");
         put("cg/many/cgroup.threads", "12\n4194303\n");
         assert_eq!(
-            Weights::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(12),
+            Threads::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(12),
             None
         );
         put(
@@ -205,7 +205,7 @@ mod tests {
             &format!("12\n{}", "13\n".repeat(50_000)),
         );
         assert_eq!(
-            Weights::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(12),
+            Threads::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(12),
             None
         );
         put("proc/7/cgroup", "0::/vm.scope/libvirt/emulator\n");
@@ -213,8 +213,8 @@ mod tests {
         put("cg/vm.scope/libvirt/emulator/cgroup.threads", "7\n");
         put("cg/vm.scope/libvirt/emulator/cpu.weight", "50\n");
         put("cg/vm.scope/libvirt/emulator/cpu.max", "max 100000\n");
-        let weights = Weights::below(root.path(), Some(root.path().join("cg")), 7);
-        let of = |tid| weights.of_own_cgroup(tid);
+        let owns = Threads::below(root.path(), Some(root.path().join("cg")), 7);
+        let of = |tid| owns.of_own_cgroup(tid);
         let own = |weight, quota| Some(Own { weight, quota });
         assert_eq!(
             (of(8), of(9), of(10)),
@@ -228,7 +228,7 @@ mod tests {
         // Nor does one in a cgroup that does not divide processes.
         put("cg/vm.scope/libvirt/emulator/cgroup.type", "domain\n");
         assert_eq!(
-            Weights::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(8),
+            Threads::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(8),
             None
         );
     }

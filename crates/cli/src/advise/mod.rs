@@ -7,7 +7,7 @@ mod replays;
 
 use crate::compare::input::{self, Input};
 use crate::compare::recorded_host::{
-    RecordedUnder, basis, calibrated, case, facts, own_scheduler, refuse_scenario_options,
+    RecordedUnder, assumed, basis, calibrated, case, facts, own_scheduler, refuse_scenario_options,
     spinning_share,
 };
 use crate::compare::runs::{self, RunArgs};
@@ -23,7 +23,7 @@ use corun_recording::Recording;
 use corun_report::advice::{self, Advice, LeftOut, Spun, Tried};
 use corun_report::{ReplayCheck, html};
 use corun_scenario::Case;
-use corun_sim::replay::{Beyond, SuggestedHost, suggested_host};
+use corun_sim::replay::{Beyond, Options, SuggestedHost, suggested_host};
 use overcommit::Growth;
 use replays::{Job, variants};
 use std::num::NonZeroUsize;
@@ -117,6 +117,8 @@ struct Recorded<'a> {
     recording: &'a Recording,
     suggested: SuggestedHost,
     case: Case,
+    /// What is assumed of what the recording does not tell, but for what figures vary.
+    options: Options,
     own: &'static str,
     check: ReplayCheck,
     threads: usize,
@@ -270,13 +272,15 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     let own = own_scheduler(recording, &args.recorded);
     let case = case(&runs, recording, &suggested)?;
     let progress = Progress::new(2, recording.duration().saturating_mul(2), 1, args.quiet);
-    let (case, check) = calibrated(recording, case, &own, &suggested, &progress)?;
+    let options = assumed(recording);
+    let (case, check) = calibrated(recording, case, &own, &suggested, &options, &progress)?;
     progress.finish();
     let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(Recorded {
         recording,
         suggested,
         case,
+        options,
         own: own.name,
         check,
         threads: args.jobs.map_or_else(cpus, NonZeroUsize::get),
@@ -319,7 +323,7 @@ fn policies(
     recorded: &Recorded<'_>,
     names: Vec<String>,
 ) -> anyhow::Result<Vec<(String, Vec<advice::Replayed>)>> {
-    let variants = variants(recorded.recording, args.starts);
+    let variants = variants(recorded.recording, &recorded.options, args.starts);
     let jobs: Vec<Job<'_>> = names
         .iter()
         .flat_map(|policy| variants.iter().map(move |variant| Job { policy, variant }))
@@ -328,7 +332,7 @@ fn policies(
     let replays = |name: String| {
         let replays = variants.iter().zip(runs.by_ref());
         let replays = replays.map(|(variant, run)| advice::Replayed {
-            goes_on: variant.beyond == Beyond::Repeat,
+            goes_on: variant.options.beyond == Beyond::Repeat,
             run,
         });
         (name, replays.collect())
@@ -343,7 +347,7 @@ fn spinning(recorded: &Recorded<'_>, rival: Option<&str>) -> anyhow::Result<Opti
     let Some(rival) = rival.filter(|_| share > 0.0) else {
         return Ok(None);
     };
-    let variant = replays::spinning(recorded.recording);
+    let variant = replays::spinning(recorded.recording, &recorded.options);
     let jobs = [recorded.own, rival].map(|policy| Job {
         policy,
         variant: &variant,

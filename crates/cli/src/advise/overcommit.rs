@@ -12,7 +12,6 @@ use corun_model::VmId;
 use corun_recording::Recording;
 use corun_report::Run;
 use corun_report::advice::{Overcommit, Range, Step};
-use corun_sim::replay::{Beyond, Spinning};
 
 /// Adding VMs under one policy.
 pub struct Growth {
@@ -54,7 +53,11 @@ impl Growth {
     /// The host with so many VMs more.
     fn step(&self, recorded: &Recorded<'_>, more: u32) -> anyhow::Result<Step> {
         let variants: Vec<Variant> = (0..u64::from(self.starts))
-            .map(|seed| Variant::going_on(grown(recorded.recording, more, seed), seed))
+            .map(|seed| Variant {
+                recording: grown(recorded.recording, more, seed),
+                options: recorded.options.clone(),
+                seed,
+            })
             .collect();
         let jobs: Vec<Job<'_>> = variants
             .iter()
@@ -75,18 +78,6 @@ impl Growth {
             worst_vm,
             worst_ready_share,
         })
-    }
-}
-
-impl Variant {
-    /// A recording whose VMs go on as before when it is over.
-    fn going_on(recording: Recording, seed: u64) -> Self {
-        Self {
-            recording,
-            beyond: Beyond::Repeat,
-            spinning: Spinning::Work,
-            seed,
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! further beginning every VM begins a random time later, up to a tenth of the recording and 100 ms.
 //! *Beyond.* Where a VM gets ahead of its recorded demand, nobody knows what it would have done next.
 //! The two extremes are replayed: it goes on as before, or has nothing more to do.
+//! *Siblings.* Where a vCPU wakes a sibling, it goes on or [meets](corun_sim::replay::seem_to_meet) it, in all replays alike.
 //! *Spinning.* What vCPUs did while a sibling was kept from running may have been work or waiting for it
 //! in a loop. All figures take it for work; the other extreme, that all of it was spinning and is saved, is
 //! replayed once under the host's own scheduler and under the policy set beside it.
@@ -22,8 +23,7 @@ use corun_sim::replay::{Beyond, Options, Spinning};
 /// One way in which the recording might have been.
 pub struct Variant {
     pub recording: Recording,
-    pub beyond: Beyond,
-    pub spinning: Spinning,
+    pub options: Options,
     pub seed: u64,
 }
 
@@ -33,15 +33,17 @@ pub struct Job<'a> {
     pub variant: &'a Variant,
 }
 
-/// All variants: every beginning with both extremes. The first beginning is the recorded one.
-pub fn variants(recording: &Recording, starts: u32) -> Vec<Variant> {
+/// All variants of what else is `assumed`: every beginning with both extremes. The first beginning is the recorded one.
+pub fn variants(recording: &Recording, assumed: &Options, starts: u32) -> Vec<Variant> {
     let beginnings = (0..u64::from(starts)).map(|seed| (seed, beginning(recording, seed)));
     beginnings
         .flat_map(|(seed, recording)| {
             [Beyond::Repeat, Beyond::Wait].map(|beyond| Variant {
                 recording: recording.clone(),
-                beyond,
-                spinning: Spinning::Work,
+                options: Options {
+                    beyond,
+                    ..assumed.clone()
+                },
                 seed,
             })
         })
@@ -49,11 +51,13 @@ pub fn variants(recording: &Recording, starts: u32) -> Vec<Variant> {
 }
 
 /// The recorded beginning, where all that can have been spinning was.
-pub fn spinning(recording: &Recording) -> Variant {
+pub fn spinning(recording: &Recording, assumed: &Options) -> Variant {
     Variant {
         recording: recording.clone(),
-        beyond: Beyond::Repeat,
-        spinning: Spinning::Waste,
+        options: Options {
+            spinning: Spinning::Waste,
+            ..assumed.clone()
+        },
         seed: 0,
     }
 }
@@ -61,10 +65,7 @@ pub fn spinning(recording: &Recording) -> Variant {
 impl Job<'_> {
     /// Replays it.
     pub fn run(&self, case: &Case, progress: &Progress) -> anyhow::Result<Run> {
-        let options = Options {
-            beyond: self.variant.beyond,
-            spinning: self.variant.spinning,
-        };
+        let options = self.variant.options.clone();
         let recording = &self.variant.recording;
         let (outcome, report) = replay(recording, case, self.policy, options, None, progress)?;
         let mut run = Run {

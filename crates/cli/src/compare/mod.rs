@@ -56,7 +56,7 @@ pub struct Args {
     #[command(flatten)]
     recorded: RecordedUnder,
 
-    /// Replay a recording three times: what it cannot tell is assumed in different ways, up to both extremes
+    /// Replay a recording several times: what it cannot tell is assumed in different ways, up to both extremes
     #[arg(long)]
     extremes: bool,
 

@@ -9,15 +9,17 @@ use super::schedulers;
 use super::setup::host_params;
 use crate::failure::Invalid;
 use anyhow::Context;
-use corun_model::{Topology, counted, time};
+use corun_model::{Topology, VmId, counted, time};
 use corun_recording::{Import, Note, Recording, Role, scheduler};
 use corun_report::{Beside, ReplayCheck, VcpuCheck, advice, round};
 use corun_scenario::{Case, Override};
 use corun_sim::Outcome;
 use corun_sim::host::{HardwareParams, HostParams, Observer};
 use corun_sim::replay::{
-    Compared, Fidelity, Options, Replay, ReplayReport, Source, SuggestedHost, fidelity,
+    Compared, Fidelity, Options, Replay, ReplayReport, Source, SuggestedHost, can_meet, fidelity,
+    seem_to_meet,
 };
+use std::collections::BTreeSet;
 
 /// Keys of a host whose effects are in recorded times already, or that concern guests.
 const IN_THE_TIMES: [&str; 10] = [
@@ -211,7 +213,15 @@ fn replayed_as(name: &str) -> Option<&'static str> {
     known.find_map(|policy| (policy.name == name).then_some(policy.name))
 }
 
-/// The replay under the host's own scheduler beside the recording, and the case as it fits best.
+/// What is assumed of what the recording does not tell.
+pub fn assumed(recording: &Recording) -> Options {
+    Options {
+        meeting: seem_to_meet(recording),
+        ..Options::default()
+    }
+}
+
+/// The replay under the host's own scheduler beside the recording, with what is `assumed`, and the case as it fits best.
 ///
 /// Whether EEVDF ends slices by a timer (the kernel's `HRTICK`) or at ticks is not recorded and
 /// shows in the number of switches. Unless the user has said, the better fit is taken, and told.
@@ -225,6 +235,7 @@ pub fn calibrated(
     case: Case,
     own: &OwnScheduler,
     suggested: &SuggestedHost,
+    assumed: &Options,
     progress: &Progress,
 ) -> anyhow::Result<(Case, ReplayCheck)> {
     let resized = case.host.topology.pcpus() != recording.host.pcpus.value;
@@ -233,19 +244,15 @@ pub fn calibrated(
         if resized {
             case.host.topology = suggested.params.topology;
         }
-        let (outcome, _) = replay(
-            recording,
-            &case,
-            own.name,
-            Options::default(),
-            None,
-            progress,
-        )?;
+        let (outcome, _) = replay(recording, &case, own.name, assumed.clone(), None, progress)?;
         Ok(fidelity(recording, &outcome))
     };
     let as_said = matched(&case)?;
     let check = |best: &Fidelity| {
         let mut check = check(own, best);
+        check
+            .notes
+            .extend(meetings_note(recording, &assumed.meeting));
         if resized {
             check
                 .notes
@@ -278,6 +285,38 @@ pub fn calibrated(
     );
     check.notes.insert(0, note);
     Ok((best_case, check))
+}
+
+/// VMs that are named in a note; of the others it says how many there are.
+const MOST_NAMES: usize = 4;
+
+/// What is assumed of siblings that wake each other, if there are any.
+fn meetings_note(recording: &Recording, meeting: &BTreeSet<VmId>) -> Option<String> {
+    let can = can_meet(recording);
+    let goes_on = "a vCPU that wakes a sibling goes on, wherever that is";
+    let waits = format!(
+        "in {} a vCPU that wakes a sibling waits until that has got to where it waited, as at a barrier, since between \
+         wake-ups each does as much as the other",
+        names(recording, meeting)
+    );
+    let how = match (can.is_empty(), meeting.is_empty(), can.is_subset(meeting)) {
+        (true, ..) => return None,
+        (_, true, _) => goes_on.to_string(),
+        (_, _, true) => waits,
+        _ => format!("{waits}; elsewhere it goes on"),
+    };
+    Some(format!(
+        "{how} (assumed: --extremes replays it otherwise, too)"
+    ))
+}
+
+fn names(recording: &Recording, vms: &BTreeSet<VmId>) -> String {
+    let name = |vm: &VmId| recording.vms[vm.index()].name.as_str();
+    let shown: Vec<&str> = vms.iter().take(MOST_NAMES).map(name).collect();
+    match vms.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {}", shown.join(", "), counted(more, "other VM")),
+    }
 }
 
 /// That the check and the what-if are of hosts of different sizes.

@@ -9,7 +9,8 @@ use super::events::Ran;
 use super::input::Unread;
 use super::progress::Progress;
 use super::recorded_host::{
-    basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay, spinning_share,
+    assumed, basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay,
+    spinning_share,
 };
 use super::runs::policies;
 use super::schedulers::{blind, sets_unheeded};
@@ -20,11 +21,13 @@ use crate::failure::Invalid;
 use crate::interrupt::{self, Pending};
 use crate::output;
 use crate::outputs::Outputs;
+use corun_model::VmId;
 use corun_recording::Recording;
 use corun_report::advice::{self, Confidence};
 use corun_report::{Comparison, ReplayCheck, Run, html, round};
 use corun_scenario::Case;
-use corun_sim::replay::{Beyond, Options, Spinning, SuggestedHost, suggested_host};
+use corun_sim::replay::{Beyond, Options, Spinning, SuggestedHost, can_meet, suggested_host};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
@@ -81,10 +84,10 @@ pub fn compare(
     let case = case(&args.runs, recording, &suggested)?;
     let default = default_policies(own.name);
     let chosen = policies(&args.runs, Some(default))?;
-    let extremes = extremes(args, recording);
     let seeds = seeds(args.runs.seed, &args.runs.several(), args.watch.is_one())?;
     let selection = format!("--policies {} --seed {}", chosen[0], seeds[0]);
-    let replays = chosen.len() * extremes.len() * seeds.len();
+    let most_extremes = if args.extremes { MOST_EXTREMES } else { 1 };
+    let replays = chosen.len() * most_extremes * seeds.len();
     let of_one = match args.extremes {
         true => format!("{selection}, without --extremes"),
         false => selection.clone(),
@@ -113,8 +116,10 @@ pub fn compare(
         1,
         args.runs.quiet,
     );
-    let (case, check) = calibrated(recording, case, &own, &suggested, &progress)?;
+    let assumed = assumed(recording);
+    let (case, check) = calibrated(recording, case, &own, &suggested, &assumed, &progress)?;
     progress.finish();
+    let extremes = extremes(args, recording, &assumed);
     let replayed = Replayed {
         args,
         name: &name,
@@ -139,37 +144,50 @@ fn default_policies(own: &str) -> Vec<String> {
         .collect()
 }
 
+/// The most that [`extremes`] are.
+const MOST_EXTREMES: usize = 5;
+
 /// What recordings leave open, at its extremes if these are wanted.
-fn extremes(args: &Args, recording: &Recording) -> Vec<Extreme> {
-    let default = Options::default();
-    if !args.extremes {
-        return vec![Extreme {
-            name: String::new(),
-            options: default,
-        }];
-    }
-    let share = spinning_share(recording) * 100.0;
+fn extremes(args: &Args, recording: &Recording, assumed: &Options) -> Vec<Extreme> {
     let extreme = |name: &str, options: Options| Extreme {
         name: name.to_string(),
         options,
     };
-    vec![
-        extreme("VMs go on as before", default),
-        extreme(
-            "VMs have nothing more to do",
-            Options {
-                beyond: Beyond::Wait,
-                ..default
-            },
-        ),
-        extreme(
-            &format!("{share:.1} % of the work was spinning, and is saved"),
-            Options {
-                spinning: Spinning::Waste,
-                ..default
-            },
-        ),
-    ]
+    if !args.extremes {
+        return vec![extreme("", assumed.clone())];
+    }
+    let share = spinning_share(recording) * 100.0;
+    let idle = Options {
+        beyond: Beyond::Wait,
+        ..assumed.clone()
+    };
+    let saved = Options {
+        spinning: Spinning::Waste,
+        ..assumed.clone()
+    };
+    let spun = format!("{share:.1} % of the work was spinning, and is saved");
+    let mut extremes = vec![
+        extreme("VMs go on as before", assumed.clone()),
+        extreme("VMs have nothing more to do", idle),
+        extreme(&spun, saved),
+    ];
+    let meeting = |vms: &BTreeSet<VmId>| Options {
+        meeting: vms.clone(),
+        ..assumed.clone()
+    };
+    let can_meet = can_meet(recording);
+    if !can_meet.is_subset(&assumed.meeting) {
+        let everywhere = meeting(&can_meet);
+        extremes.push(extreme(
+            "siblings meet where one wakes the other",
+            everywhere,
+        ));
+    }
+    if !assumed.meeting.is_empty() {
+        let nowhere = meeting(&BTreeSet::new());
+        extremes.push(extreme("who wakes a sibling goes on", nowhere));
+    }
+    extremes
 }
 
 impl Replayed<'_> {
@@ -226,7 +244,7 @@ impl Replayed<'_> {
             replay: true,
         };
         let watch = Watch::create(&self.args.watch, ran, end, part)?;
-        let (options, observer) = (job.extreme.options, watch.observer());
+        let (options, observer) = (job.extreme.options.clone(), watch.observer());
         let (outcome, report) = replay(
             job.begun, &self.case, job.policy, options, observer, progress,
         )?;

@@ -72,6 +72,8 @@ impl Replay {
 enum Doing {
     /// Waits for the wake-up of its piece.
     Asleep,
+    /// Waits within its piece for the sibling that it is to wake next, which has not come there yet.
+    Meeting,
     /// Wants or has a pCPU for its piece.
     Awake,
     /// As awake, without an end: what it wants was not recorded any more.
@@ -192,8 +194,16 @@ impl State {
         let work = self.runs[task].unbooked(now);
         self.book(now, task, work);
         while let Some(point) = self.next_point(task) {
-            if point.offset > self.runs[task].done {
+            if !self.is_due(task, point) {
                 return self.order(host, task);
+            }
+            if self.is_to_come(task, point) {
+                self.runs[task].state = Doing::Meeting;
+                if !self.in_circle(task) {
+                    return self.block(host, task);
+                }
+                self.report.released += 1;
+                self.runs[task].state = Doing::Awake;
             }
             self.runs[task].point += 1;
             self.deliver(host, task, point);
@@ -202,6 +212,51 @@ impl State {
             return self.order(host, task);
         }
         self.end_piece(host, task);
+    }
+
+    /// Is the sibling that `task` is to wake at this point still on its way to where it waited for that?
+    fn is_to_come(&self, task: usize, point: Point) -> bool {
+        let vm = |task: usize| self.demand.tasks[task].spec.vcpu.map(|(vm, _)| vm);
+        let meet = vm(task).is_some_and(|vm| self.options.meeting.contains(&vm));
+        let sibling = &self.runs[point.wakee];
+        let goes_on = matches!(sibling.state, Doing::Asleep | Doing::Meeting | Doing::Awake);
+        let on_its_way = (sibling.turn, sibling.piece) < (self.runs[task].turn, point.wakee_piece);
+        meet && vm(task) == vm(point.wakee) && goes_on && on_its_way
+    }
+
+    /// `task` has come to where it waits next, or nowhere any more: siblings that waited for it to come there go on.
+    fn meet(&mut self, host: &mut Host, task: usize) {
+        if self.options.meeting.is_empty() {
+            return;
+        }
+        for waiting in 0..self.runs.len() {
+            if self.runs[waiting].state != Doing::Meeting {
+                continue;
+            }
+            // Who comes last does not wait.
+            while let Some(point) = self.meets(waiting) {
+                self.runs[waiting].point += 1;
+                self.deliver(host, waiting, point);
+            }
+            if !self
+                .next_point(waiting)
+                .is_some_and(|point| self.is_due(waiting, point))
+            {
+                self.runs[waiting].state = Doing::Awake;
+                let from = host.task(TaskId::from(task)).running_on();
+                host.wake(TaskId::from(waiting), from);
+            }
+        }
+    }
+
+    /// The next wake-up that a task is to give where it is now, if who is woken has come there.
+    fn meets(&self, task: usize) -> Option<Point> {
+        let point = self.next_point(task)?;
+        (self.is_due(task, point) && !self.is_to_come(task, point)).then_some(point)
+    }
+
+    fn is_due(&self, task: usize, point: Point) -> bool {
+        point.offset <= self.runs[task].done
     }
 
     /// `waker` has come to the point where it wakes another task.
@@ -233,6 +288,7 @@ impl State {
             Next::Never => return self.retire(host, task),
             Next::Endless => {
                 self.runs[task].state = Doing::Endless;
+                self.meet(host, task);
                 return self.order(host, task);
             }
         };
@@ -245,6 +301,7 @@ impl State {
     /// The piece is set: begins it, or blocks until its wake-up. `seam` is the wait where that is
     /// not the piece's own: at the seam of two turns.
     fn proceed(&mut self, host: &mut Host, task: usize, seam: Option<Nanos>) {
+        self.meet(host, task);
         let (piece, turn) = (self.runs[task].piece, self.runs[task].turn);
         let delay = match (seam, self.demand.tasks[task].pieces[piece].cause) {
             (Some(0), _) => return self.order(host, task),
@@ -275,6 +332,7 @@ impl State {
 
     fn retire(&mut self, host: &mut Host, task: usize) {
         self.runs[task].state = Doing::Over;
+        self.meet(host, task);
         self.block(host, task);
     }
 
@@ -316,6 +374,9 @@ impl State {
     /// The task whose work a sleeping task waits for.
     fn awaits(&self, task: usize) -> Option<usize> {
         let run = &self.runs[task];
+        if run.state == Doing::Meeting {
+            return self.next_point(task).map(|point| point.wakee);
+        }
         let piece = self.demand.tasks[task].pieces.get(run.piece)?;
         match piece.cause {
             Cause::Task(waker) if run.state == Doing::Asleep => Some(waker),

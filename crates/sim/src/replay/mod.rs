@@ -11,7 +11,7 @@
 //! * a wake-up from outside (device, timer, the network) comes as long after the task blocked as
 //!   it was recorded;
 //! * a wake-up that comes before the task has blocked is remembered: the task then goes on with
-//!   its next burst without blocking.
+//!   its next burst without blocking (unless siblings [meet](Options::meeting)).
 //!
 //! A burst waits for exactly the wake-up it was recorded with, so that no policy can do work whose
 //! cause has not happened. As causes come before effects in a recording, these dependencies form
@@ -45,6 +45,7 @@ mod fidelity;
 mod host;
 mod ledger;
 mod load;
+mod meeting;
 mod names;
 mod note;
 #[cfg(test)]
@@ -55,7 +56,11 @@ pub use fidelity::{Compared, Fidelity, Figures, Overall, fidelity};
 pub use host::{Source, SuggestedHost, suggested_host};
 pub use ledger::{ReplayReport, VmReplay};
 pub use load::Replay;
+pub use meeting::{can_meet, seem_to_meet};
 pub use note::{ReplayNote, limits};
+
+use corun_model::VmId;
+use std::collections::BTreeSet;
 
 /// What a task does that has used up its recorded demand before the replay ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,10 +89,15 @@ pub enum Spinning {
 }
 
 /// How to replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// What follows the recorded demand.
     pub beyond: Beyond,
     /// What part of the recorded CPU time was work.
     pub spinning: Spinning,
+    /// VMs whose siblings meet where one wakes the other, as at a barrier: who gets there before the other waits for it, and
+    /// whoever comes last wakes the other. So nobody runs ahead of a sibling by more than when it was recorded. In other
+    /// VMs who wakes goes on, as who hands work over does, and the other will not wait. A recording
+    /// does not tell which of both is right, but [work between wake-ups](seem_to_meet) hints at it.
+    pub meeting: BTreeSet<VmId>,
 }

@@ -8,7 +8,7 @@ use crate::load::Load;
 use crate::replay::Beyond::{Repeat, Wait};
 use crate::replay::{Options, Replay, Spinning};
 use corun_model::time::US;
-use corun_model::{Nanos, PcpuId};
+use corun_model::{Nanos, PcpuId, VmId};
 use corun_recording::WakeCause::AtStart;
 use corun_recording::{BurstEnd, Recording, Role};
 
@@ -59,6 +59,7 @@ fn what_can_have_been_spinning_is_left_out_at_the_other_extreme() {
     let options = Options {
         beyond: Wait,
         spinning: Spinning::Waste,
+        ..Options::default()
     };
     // Three fifths of a's time were work: it wakes b at 30, which was at 50.
     let (outcome, report) = replay_with(&recording, options, false);
@@ -101,6 +102,40 @@ fn what_it_costs_to_begin_is_not_work() {
     assert_eq!(ends[0].0, 180 * US + 2 * switch + preemption);
     assert_eq!(ends[2], (3 * US, 36 * US, 961 * US));
     assert_eq!(ends[3], (3 * US, 19 * US, 978 * US));
+}
+
+/// Two that meet at barriers, of which now the one comes first and now the other.
+#[test]
+fn siblings_meet_where_one_wakes_the_other_if_told_so() {
+    // Recorded on one pCPU: 0-100 a, 100-300 b, which wakes a at 200, 300-500 a, which wakes b at 350, 500-600 b.
+    let a = vec![burst(AtStart, 0, 100), burst(by(1, 100), 200, 200)];
+    let b = vec![burst(AtStart, 0, 200), burst(by(0, 150), 350, 100)];
+    // What is done after so long on two pCPUs, where both have come to the first barrier at 100.
+    let done = |meeting: &[VmId], end: Nanos| {
+        let tasks = vec![vcpu(0, a.clone()), vcpu(1, b.clone())];
+        let recording = Recording {
+            end,
+            ..recording(2, 600, tasks)
+        };
+        let options = Options {
+            beyond: Wait,
+            meeting: meeting.iter().copied().collect(),
+            ..Options::default()
+        };
+        let (outcome, report) = replay_with(&recording, options, false);
+        let ran = times(&outcome)
+            .iter()
+            .map(|(run, ..)| *run)
+            .collect::<Vec<_>>();
+        (ran, report.released)
+    };
+    // a comes to the second one at 150, and b at 200.
+    assert_eq!(done(&[], 180).0, [180, 180]);
+    assert_eq!(done(&[VmId(0)], 180).0, [150, 180]);
+    // b, the last one, goes on at once, and a is only then done with its 300.
+    assert_eq!(done(&[], 300).0, [300, 300]);
+    assert_eq!(done(&[VmId(0)], 300).0, [250, 300]);
+    assert_eq!(done(&[VmId(0)], 600), (vec![300, 300], 0));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What holds for any recording, contradictory ones included.
 
-use super::make::{burst, recording, replay, vcpu};
-use crate::replay::Beyond;
-use corun_model::TaskId;
+use super::make::{burst, recording, replay, replay_with, vcpu};
+use crate::replay::{Beyond, Options};
+use corun_model::{TaskId, VmId};
 use corun_recording::{AtEnd, BurstEnd, Recording, Task, WakeCause};
 use proptest::prelude::*;
 
@@ -55,8 +55,14 @@ proptest! {
     fn all_recorded_work_is_done(
         recording in any_recording(vec![BurstEnd::Blocked('S'), BurstEnd::Exited], LONG),
         rotate: bool,
+        meet: bool,
     ) {
-        let (outcome, report) = replay(&recording, Beyond::Wait, rotate);
+        let options = Options {
+            beyond: Beyond::Wait,
+            meeting: meet.then_some(VmId(0)).into_iter().collect(),
+            ..Options::default()
+        };
+        let (outcome, report) = replay_with(&recording, options, rotate);
         let order = crate::replay::replay_order(&recording);
         for (id, (_, _, totals)) in order.iter().zip(&outcome.tasks) {
             let recorded: u64 = recording.tasks[id.index()].bursts.iter().map(|b| b.work).sum();

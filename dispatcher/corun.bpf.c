@@ -150,7 +150,7 @@ RARE void starts_unqueued(struct task_struct *p, struct task_ctx *t, struct cpu_
 	u64 here;
 
 	if (throttled)
-		clock_goes_on(t);
+		starts_again(p, t);
 	here = fair_arrive(t, c, cpu);
 	bound_lag(p, t, c, here);
 	t->rest = 0;

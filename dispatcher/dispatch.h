@@ -145,7 +145,8 @@ RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
  *    `prev` goes on;
  * 5. the next of the queue takes over, unless `prev` may go on, wants to and is still the first;
  * 6. `prev` may not go on: as if it had left;
- * 7. between turns, if a look is due, it leaves for an idle core if there is one;
+ * 7. between turns, if a look is due, it leaves for an idle core if there is one, or for an idle
+ *    pCPU if others wait here: the next of them takes over;
  * 8. else it goes on.
  */
 RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
@@ -182,9 +183,10 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 	}
 	if (!stays) {
 		dispatch_idle(cpu, c);
-	} else if (looks && finds_idle_core(cpu, c, prev, t)) {
+	} else if (looks && (finds_idle_core(cpu, c, prev, t) || makes_room(cpu, prev, t))) {
 		t->over = TURN_MOVES;
-		idles(cpu, c);
+		if (!move_next(cpu, c))
+			idles(cpu, c);
 	} else {
 		keep(cpu, prev, t, now);
 	}

@@ -46,9 +46,9 @@ RARE void call_any(struct task_struct *p, s32 cpu)
 /*
  * Calls an idle pCPU other than `cpu` that `p` may run on, if there is one: preferably with the
  * same last-level cache, and of these one of an idle core. If a task of a higher class has that
- * one, any other.
+ * one, any other. Is there one?
  */
-RARE void call_other(struct task_struct *p, s32 cpu)
+RARE bool call_other(struct task_struct *p, s32 cpu)
 {
 	s32 best = NO_PCPU;
 	u32 best_rank = 4;
@@ -69,23 +69,24 @@ RARE void call_other(struct task_struct *p, s32 cpu)
 			break;
 	}
 	if (best == NO_PCPU)
-		return;
+		return false;
 	/* One that is about to idle does not answer yet, but comes. */
 	kick(best, KICK_IDLE);
 	if (!answers(best))
 		call_any(p, cpu);
+	return true;
 }
 
-/* `p` was queued on `cpu`: calls that if it idles, else another pCPU. */
-static inline void call_idle(struct task_struct *p, s32 cpu)
+/* `p` was queued on `cpu`: calls that if it idles, else another pCPU that does. Is there one? */
+static inline bool call_idle(struct task_struct *p, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 
 	/* See idles(). */
-	if (!c || shared_after(c->idle))
-		kick(cpu, KICK_IDLE);
-	else
-		call_other(p, cpu);
+	if (c && !shared_after(c->idle))
+		return call_other(p, cpu);
+	kick(cpu, KICK_IDLE);
+	return true;
 }
 
 /*

@@ -428,6 +428,22 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 }
 
 /*
+ * `t` runs on `cpu` and goes before all that wait there: does it go on on a pCPU that idles, to
+ * which they may not go, or they would have been pulled?
+ */
+RARE bool makes_room(s32 cpu, struct task_struct *p, struct task_ctx *t)
+{
+	struct cpu_ctx *there;
+	s32 idle;
+
+	if (is_bound(p) || !queue_length(cpu))
+		return false;
+	idle = least_loaded(p, t, placement_of(p, t), cpu, 0);
+	there = cpu_at(idle);
+	return idle != cpu && there && shared(there->idle) && !shared(there->nr) && answers(idle);
+}
+
+/*
  * When the interval begins after which `cpu`, where turns of `slice` ns end, looks next: up to a
  * quarter of it sooner than now (assumed), by no pattern, for turns have one. If a look always came
  * at the same place of it, it would see the same task wait each time. It looks at ends of turns; if

@@ -47,6 +47,8 @@
 #define QUOTA_LOOKS 20
 /* The kernel's default period, ns. */
 #define QUOTA_PERIOD 100000000ull
+/* What stands for no lead where leads are compared without a sign. */
+#define LEAD_NONE (1ull << 62)
 /* How many missed periods are added up at most. */
 #define QUOTA_MISSED 1000000ull
 
@@ -462,13 +464,94 @@ static inline void clock_goes_on(struct task_ctx *t)
 	t->parked_clock = clock_of(t);
 }
 
-/* The virtual time at which `parked` returns to the order of `c`. */
-static inline u64 place_again(struct cpu_ctx *c, struct parked *parked)
+/*
+ * `t`, which was throttled, starts, from the place in the order where it was queued again: what
+ * others have run since then it has waited for.
+ */
+static inline void starts_again(struct task_struct *p, struct task_ctx *t)
+{
+	if (!shared(t->released)) {
+		clock_goes_on(t);
+		return;
+	}
+	t->vtime = queued_vtime(p);
+	t->clock_cpu = t->parked_for;
+}
+
+/*
+ * How far from its clock is the one that is owed most, of the tasks parked on `cpu` that are due
+ * and looked at? Below 0: so much it is owed. Not CALLED, as release_one().
+ */
+static inline s64 least_lead(s32 cpu, u64 now)
+{
+	u64 unknown = unknown_zero(); /* or the verifier follows each order of leads */
+	u32 looked = (u32)unknown;
+	u64 least = 2 * LEAD_NONE;
+	struct task_struct *p;
+
+	for_each_queued (p, parking_of(cpu)) {
+		struct parked parked = {};
+		u64 lead;
+
+		if (before(now, queued_vtime(p)) || looked++ == RELEASE_MOST)
+			break;
+		if (!look_at_parked(p, &parked))
+			continue;
+		lead = unranged(LEAD_NONE + parked.vtime - parked.clock, unknown);
+		if (below(lead, least, unknown))
+			least = lead;
+	}
+	return (s64)(least - LEAD_NONE);
+}
+
+/*
+ * By how much are those who return to `c`, after the clock there has `gone` on, nearer to it than
+ * they were? As far as they would be if they had slept, but all alike: the one that is owed most,
+ * at `least` from the clock, comes to a credit behind it.
+ */
+static inline u64 forgiven(struct cpu_ctx *c, s64 least, s64 gone)
+{
+	s64 most = least + (s64)fair_span(c, ~0u, knobs.sleeper_credit);
+
+	if (gone < most)
+		most = gone;
+	return most > 0 ? (u64)most : 0;
+}
+
+/*
+ * The virtual time at which `parked` returns to the order of `c`. It keeps its place among those
+ * who return with it (clock_goes_on()), but what others have run meanwhile it need not wait for: if
+ * each of them had to, those others would go first whenever a period begins, and where the quota
+ * is used up by then on other pCPUs, again and again.
+ */
+static inline u64 place_again(struct cpu_ctx *c, struct parked *parked, s64 least)
 {
 	u64 here = shared(c->vnow);
 	u64 vtime = here + (parked->vtime - parked->clock);
 
+	vtime -= forgiven(c, least, (s64)(here - parked->clock));
 	return later(vtime, here - fair_span(c, parked->load, knobs.sleeper_credit));
+}
+
+/*
+ * `parked` was queued at `vtime` by the clock of `c`: does it interrupt the task that runs there,
+ * as one that wakes and is owed so much more (fair_preempts())? With gangs and on SMT cores, whose
+ * orders are their own, it does not.
+ */
+static inline bool returns_first(struct cpu_ctx *c, struct parked *parked, u64 vtime, u64 now)
+{
+	u64 gran = fair_span(c, parked->load, knobs.wakeup_gran);
+
+	return !with_gangs() && !with_cores() && shared(c->runs) &&
+	       before(vtime + gran, fair_current(c, now));
+}
+
+/* `p`, which was `parked`, is queued at `vtime` by the clock of `c`: a pCPU is called for it. */
+static inline void call_back(struct task_struct *p, struct cpu_ctx *c, struct parked *parked,
+			     u64 vtime, u64 now)
+{
+	if (!call_idle(p, parked->to) && returns_first(c, parked, vtime, now))
+		kick(parked->to, KICK_PREEMPT);
 }
 
 /* In how many ns the first of the tasks that stay parked is due; 0: none stays. */
@@ -493,7 +576,7 @@ static inline u64 release_wait(struct parked *parked, u64 now)
  * if none is due yet. Not CALLED: on its own the verifier would check it as part of corun_init,
  * which may sleep.
  */
-static inline bool release_one(s32 cpu, u64 now, struct again *again)
+static inline bool release_one(s32 cpu, u64 now, s64 least, struct again *again)
 {
 	struct task_struct *p;
 	bool moved = false;
@@ -503,7 +586,7 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 		struct parked parked = {};
 		u64 due = queued_vtime(p);
 		struct cpu_ctx *to;
-		u64 wait;
+		u64 wait, vtime;
 
 		if (before(now, due)) {
 			again->wait = due - now;
@@ -519,10 +602,11 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 		to = cpu_at(parked.to);
 		if (!to)
 			continue;
+		vtime = place_again(to, &parked, least);
 		release_begins(p, &parked);
-		moved = requeue(p, parked.to, place_again(to, &parked));
+		moved = requeue(p, parked.to, vtime);
 		if (moved)
-			call_idle(p, parked.to);
+			call_back(p, to, &parked, vtime, now);
 		else
 			release_failed(p, &parked);
 		break;
@@ -533,12 +617,13 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 /* Queues again the tasks parked on `cpu` that have something left. */
 static inline void release_parked(struct cpu_ctx *c, s32 cpu, u64 now)
 {
+	s64 least = least_lead(cpu, now);
 	struct again again = {};
 	u32 i;
 
 	store(c->release_at, 0);
 	repeat (i, RELEASE_MOST) {
-		if (!release_one(cpu, now, &again))
+		if (!release_one(cpu, now, least, &again))
 			break;
 	}
 	if (!again.wait && queue_length(parking_of(cpu)))

@@ -251,7 +251,8 @@ fn who_is_due_and_has_nothing_left_is_passed_over_once() {
     native.release(11 * MS, 0);
     let host = native.services();
     assert_eq!(host.waiting(PARKED), MANY as usize);
-    assert!(host.looked_at <= 2 * MANY as usize, "{}", host.looked_at);
+    // Before that, each is looked at for what it is owed.
+    assert!(host.looked_at <= 3 * MANY as usize, "{}", host.looked_at);
     assert!(host.delay > 100 * MS, "next in {} ns", host.delay);
 }
 

@@ -308,6 +308,33 @@ fn weights_count_within_a_quota() {
     }
 }
 
+/// Of VMs that share a quota, one is beside a VM without, and the others have their pCPUs to themselves: what is left of the
+/// quota when a period begins is not all theirs, though the first has to get its pCPU before it can take any.
+#[test]
+fn a_quota_is_also_for_who_has_a_neighbour() {
+    let on = |vcpu, allowed: &str| Pattern {
+        allowed: allowed.parse().unwrap(),
+        ..Pattern::hog(Some(vcpu))
+    };
+    for (time, period) in [(32 * MS, 20 * MS), (16 * MS, 20 * MS), (8 * MS, 20 * MS)] {
+        let groups = vec![
+            quota(time, period),
+            weighs(100, Some(0)),
+            weighs(100, Some(0)),
+            PLAIN,
+        ];
+        let mut vcpus = vec![on((0, 0), "0")];
+        vcpus.extend((0..3).map(|n| on((1, n), "1-3")));
+        vcpus.push(on((2, 0), "0"));
+        let outcome = run(4, vcpus, groups, &[1, 2, 3], 10 * SEC);
+        let seen = shares(&outcome, 4);
+        let whole = time as f64 / period as f64 / 4.0;
+        assert_near(&[seen[0] + seen[1]], &[whole], 0.03);
+        // One of four pCPUs. Under the kernel's scheduler it has a fourth of the quota (less, where that is much).
+        assert!(seen[0] > 0.1 * whole, "{time} in {period}: {seen:?}");
+    }
+}
+
 #[test]
 fn an_outer_quota_holds_for_all_within() {
     let mut groups = vec![quota(40 * MS, 100 * MS)];

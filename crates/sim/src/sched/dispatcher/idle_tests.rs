@@ -36,3 +36,27 @@ fn a_vcpu_pushed_aside_by_one_that_is_bound_goes_where_it_is_idle() {
         }
     }
 }
+
+/// A vCPU that may run on pCPU 0 only, and weighs little, is beside one that could run anywhere, and came when pCPU 1 was
+/// busy. Whenever that idles, the heavy one goes there: it need not wait for that by itself.
+#[test]
+fn a_heavy_vcpu_leaves_a_light_one_its_only_pcpu() {
+    let params = host("1n1l2c1t", 250);
+    let comes_and_goes = Does::Cycles {
+        work: 100 * MS,
+        sleep: 400 * MS,
+        spread: 20,
+    };
+    let jobs = vec![
+        Job::hog().vcpu(0, 0).weight(1).on("0"),
+        Job::hog().vcpu(1, 0).weight(1000),
+        Job::new(comes_and_goes).vcpu(2, 0).weight(1000).on("1"),
+    ];
+    for placement in [Placement::Free, Placement::Balance] {
+        let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+        let placed = Placed(dispatcher, placement, Gang::None);
+        let (outcome, _) = run(&params, placed, Jobs::new(jobs.clone(), 1), SEC, 9 * SEC);
+        let share = run_shares(&outcome)[0];
+        assert!(share > 0.7, "{share} under {placement:?}");
+    }
+}

@@ -379,19 +379,27 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The capacity of a queue: what the programs declare, or 1.
-    fn places(&self, name: &str) -> Linked<u32> {
+    /// The capacity of a queue, and what is left when senders are woken: what the programs declare, or 1.
+    fn places(&self, name: &str) -> Linked<(u32, Option<u32>)> {
         let threads = self.spec.threads.iter().enumerate();
         let mut declared = threads.flat_map(|(thread, spec)| {
             let queues = spec.program.queues().iter();
-            let named = queues.filter(|(declared, _)| declared == name);
-            named.map(move |(_, places)| (thread, *places))
+            let named = queues.filter(|declared| declared.name == name);
+            named.map(move |queue| (thread, (queue.places, queue.writable)))
         });
-        let places = declared.next().map_or(1, |(_, places)| places);
+        let places = declared.next().map_or((1, None), |(_, places)| places);
+        let said = |(places, writable): (u32, Option<u32>)| match writable {
+            Some(left) => format!("{places} {left}"),
+            None => places.to_string(),
+        };
         match declared.find(|(_, other)| *other != places) {
             Some((thread, other)) => self.error(
                 Some(thread),
-                format!("queue {name} is declared with a capacity of {places} and of {other}"),
+                format!(
+                    "queue {name} is declared with a capacity of {} and of {}",
+                    said(places),
+                    said(other)
+                ),
             ),
             None => Ok(places),
         }
@@ -454,7 +462,7 @@ impl<'a> Linker<'a> {
         let spec = self.spec;
         let entity = |index: usize| u64::from(id) << 32 | index as u64;
         let count = |table: &[String]| 0..table.len();
-        let place = |index: usize| self.places(&self.names.queues[index]).unwrap_or(1);
+        let place = |index: usize| self.places(&self.names.queues[index]).unwrap_or((1, None));
         let parties = |index: usize| self.users(Op::Barrier(index as u32));
         let spinning = |index: usize| self.spinning_at(index as u32);
         let lock = |index| SpinLock::new(Rng::of(seed, "spin lock", entity(index)));

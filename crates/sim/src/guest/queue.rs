@@ -2,7 +2,10 @@
 //! Bounded queues between threads: pipes, sockets, work lists.
 //!
 //! Each item put in wakes one receiver, each item taken out one sender; a woken thread tries again
-//! when it runs and waits again if another one was faster.
+//! when it runs and waits again if another one was faster. Of a Unix socket, though, Linux wakes senders only
+//! when no more than a quarter of its buffer is left, and then all of them, who wait one beside the other (`unix_writable()`,
+//! `unix_write_space()` and `sock_wait_for_wmem()`): so programs may say of a queue how much is to be left. A sender who
+//! was woken for each item would go first after each, with a switch per message.
 
 use super::thread::Doing;
 use super::vm::Vm;
@@ -13,18 +16,30 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Queue {
     places: u32,
+    /// How many items are left when senders are woken; `None`: one is with each item taken.
+    writable: Option<u32>,
     items: u32,
     senders: VecDeque<u32>,
     receivers: VecDeque<u32>,
 }
 
 impl Queue {
-    pub fn new(places: u32) -> Self {
+    pub fn new((places, writable): (u32, Option<u32>)) -> Self {
         Self {
             places,
+            writable,
             items: 0,
             senders: VecDeque::new(),
             receivers: VecDeque::new(),
+        }
+    }
+
+    /// The senders to wake now that an item was taken.
+    fn writers(&mut self) -> VecDeque<u32> {
+        match self.writable {
+            None => self.senders.pop_front().into_iter().collect(),
+            Some(left) if self.items <= left => std::mem::take(&mut self.senders),
+            Some(_) => VecDeque::new(),
         }
     }
 }
@@ -57,9 +72,9 @@ impl Vm {
         }
         slot.items -= 1;
         self.threads[thread as usize].code.done();
-        let sender = slot.senders.pop_front();
+        let senders = slot.writers();
         self.tell_end(host, thread, Span::ReceiveWait, queue);
-        if let Some(sender) = sender {
+        for sender in senders {
             self.wake_sync(host, sender, vcpu);
         }
     }

@@ -7,6 +7,8 @@
 //!
 //! ```text
 //! queue jobs 16;                      # capacity of a queue, default 1
+//! queue mail 278 69;                  # the same; senders that found it full are woken, all of them,
+//!                                     # once no more than 69 items are left (a Unix socket: a quarter)
 //! loop {
 //!     recv jobs;                      # blocks while the queue is empty
 //!     compute 1ms ±10%;               # evenly 0.9–1.1 ms of undisturbed pCPU time
@@ -98,10 +100,22 @@ pub fn parse_size(text: &str) -> Result<u64, ParseError> {
     parser::parse_size(text)
 }
 
+/// A queue as a program declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredQueue {
+    /// Its name.
+    pub name: String,
+    /// How many items it has room for.
+    pub places: u32,
+    /// If that is said: how many items are left when senders who found it full are woken, all of them at once.
+    /// Linux wakes those of a Unix socket when a quarter of its buffer is left (`unix_writable()`).
+    pub writable: Option<u32>,
+}
+
 /// A checked program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    queues: Vec<(String, u32)>,
+    queues: Vec<DeclaredQueue>,
     body: Vec<Statement>,
 }
 
@@ -139,17 +153,18 @@ impl Program {
     #[must_use]
     pub fn within(&self, room: &str) -> Self {
         let inside = |name: &String| format!("{room}/{name}");
-        let queues = self.queues.iter();
+        let queues = self.queues.iter().map(|queue| DeclaredQueue {
+            name: inside(&queue.name),
+            ..*queue
+        });
         Self {
-            queues: queues
-                .map(|(name, places)| (inside(name), *places))
-                .collect(),
+            queues: queues.collect(),
             body: rooms::list(&self.body, &inside),
         }
     }
 
-    /// The queue capacities it declares.
-    pub fn queues(&self) -> &[(String, u32)] {
+    /// The queues whose capacities it declares.
+    pub fn queues(&self) -> &[DeclaredQueue] {
         &self.queues
     }
 }

@@ -5,8 +5,8 @@
 
 use super::lexer::{Lexer, Place, Token};
 use super::{
-    DEEPEST, LONGEST, LONGEST_NAME, Length, MOST_STATEMENTS, MOST_TEXT, MOST_TIMES, Program,
-    Statement, Vary,
+    DEEPEST, DeclaredQueue, LONGEST, LONGEST_NAME, Length, MOST_STATEMENTS, MOST_TEXT, MOST_TIMES,
+    Program, Statement, Vary,
 };
 use corun_model::time;
 
@@ -25,7 +25,7 @@ pub struct ParseError {
 pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
      mutex NAME { … }, write-group NAME TIME [±N% | exp] [TIME], barrier NAME, spin-barrier NAME [TIME], condition-barrier NAME [TIME], send NAME, \
      recv NAME, loop [N] { … }, \
-     count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
+     count [N] [UNIT], queue NAME CAPACITY [LEFT], memory SIZE N/us, mix B/M/W, read SIZE [random], \
      write SIZE [random], append LOG SIZE, request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
      signal NAME, broadcast NAME, shootdown, every TIME, \
      timer NAME TIME [absolute], busy TIME [±N% | exp], yield";
@@ -157,7 +157,7 @@ pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     pub(super) token: Token<'a>,
     pub(super) at: Place,
-    queues: Vec<(String, u32)>,
+    queues: Vec<DeclaredQueue>,
     held: Vec<Held>,
     statements: usize,
 }
@@ -287,14 +287,33 @@ impl<'a> Parser<'a> {
         }
         let name = self.name("the name of a queue")?;
         let places = self.times("the queue's capacity, 1 to 1000000000 items")?;
-        if self.queues.iter().any(|(known, _)| *known == name) {
+        let writable = match self.token {
+            Token::Number(_) => Some(self.left_of(places)?),
+            _ => None,
+        };
+        if self.queues.iter().any(|known| known.name == name) {
             return Err(error(
                 at,
                 format!("queue {name} has been declared already; declare it once"),
             ));
         }
-        self.queues.push((name, places));
+        self.queues.push(DeclaredQueue {
+            name,
+            places,
+            writable,
+        });
         Ok(())
+    }
+
+    /// How many of so many places are taken when senders are woken.
+    fn left_of(&mut self, places: u32) -> Parsed<u32> {
+        let at = self.at;
+        let accepted = "how many items are left when senders are woken, fewer than the capacity";
+        let left = self.times(accepted)?;
+        match left < places {
+            true => Ok(left),
+            false => Err(error(at, format!("saw `{left}`; accepted: {accepted}"))),
+        }
     }
 
     fn repeat(&mut self, outer: &mut Block, at: Place, depth: usize) -> Parsed<Statement> {

@@ -8,8 +8,12 @@ use std::fmt;
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, places) in &self.queues {
-            write!(f, "queue {name} {places}; ")?;
+        for queue in &self.queues {
+            write!(f, "queue {} {}", queue.name, queue.places)?;
+            if let Some(writable) = queue.writable {
+                write!(f, " {writable}")?;
+            }
+            f.write_str("; ")?;
         }
         list(f, &self.body)
     }

@@ -13,15 +13,23 @@ fn refused(text: &str) -> (usize, usize, String) {
 
 #[test]
 fn the_language_as_documented() {
-    let text = "# a comment\nqueue jobs 16;\nloop { recv jobs; compute 1ms ±10%; \
+    let text = "# a comment\nqueue jobs 16; queue mail 278 69;\nloop { recv jobs; compute 1ms ±10%; \
         lock inode { compute 20us } mutex cache { compute 5us; send jobs }; write-group log 3us exp 100us; write-group log 2us; barrier step; \
         spin-barrier fine; spin-barrier fine 1ms; condition-barrier all; \
         condition-barrier all 100us; sleep 2.5ms exp; loop 3 { compute 1us +-5% } count 2 requests }";
     let program = Program::parse(text).unwrap();
-    assert_eq!(program.queues(), [("jobs".to_owned(), 16)]);
+    let queue = |name: &str, places, writable| DeclaredQueue {
+        name: name.into(),
+        places,
+        writable,
+    };
+    assert_eq!(
+        program.queues(),
+        [queue("jobs", 16, None), queue("mail", 278, Some(69))]
+    );
     assert_eq!(
         program.to_string(),
-        "queue jobs 16; loop { recv jobs; compute 1ms ±10%; lock inode { compute 20us }; \
+        "queue jobs 16; queue mail 278 69; loop { recv jobs; compute 1ms ±10%; lock inode { compute 20us }; \
          mutex cache { compute 5us; send jobs }; write-group log 3us exp 100us; write-group log 2us; \
          barrier step; spin-barrier fine; spin-barrier fine 1ms; \
          condition-barrier all; condition-barrier all 100us; \
@@ -72,12 +80,12 @@ fn devices_caches_and_conditions_as_documented() {
 
 #[test]
 fn workloads_in_one_vm_have_rooms_of_their_own() {
-    let text = "queue q 4; loop { lock l { signal c } mutex m { compute 1us }; send q; request web; compute 1us; \
+    let text = "queue q 4 1; loop { lock l { signal c } mutex m { compute 1us }; send q; request web; compute 1us; \
         barrier b; count 1 things }";
     let inside = Program::parse(text).unwrap().within("a1").to_string();
     assert_eq!(
         inside,
-        "queue a1/q 4; loop { lock a1/l { signal a1/c }; mutex a1/m { compute 1us }; send a1/q; request web; \
+        "queue a1/q 4 1; loop { lock a1/l { signal a1/c }; mutex a1/m { compute 1us }; send a1/q; request web; \
          compute 1us; barrier a1/b; count 1 things }"
     );
 }
@@ -162,6 +170,11 @@ fn what_could_never_work_is_refused() {
         ("barrier exp", "no keyword"),
         ("loop 0 { compute 1us }", "1 to 1000000000"),
         ("queue q 0; compute 1us", "capacity"),
+        (
+            "queue q 4 4; compute 1us",
+            "saw `4`; accepted: how many items are left",
+        ),
+        ("queue q 4 0; compute 1us", "fewer than the capacity"),
         ("queue q 1; queue q 2; compute 1us", "declared already"),
         ("loop { queue q 1; compute 1us }", "outside of all blocks"),
         ("compute 1us; §", "saw '§'"),

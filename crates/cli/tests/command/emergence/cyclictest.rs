@@ -20,7 +20,7 @@ fn wait(figure: &str) -> f64 {
 #[test]
 fn most_wake_ups_run_at_once_and_some_wait_for_slices() {
     let [mean, p99, longest] = ["mean", "p99", "max"].map(wait);
-    assert!((14.0..56.0).contains(&mean), "{mean}");
+    assert!((28.0..120.0).contains(&mean), "{mean}");
     assert!((500.0..2000.0).contains(&p99), "{p99}");
     assert!((2300.0..9300.0).contains(&longest), "{longest}");
 }
@@ -35,7 +35,7 @@ pub fn section() -> Section {
         scenario: "cyclictest",
         paper: "Linux commit 78cde54ea5f0, first column: latencies of cyclictest beside hackbench of two groups, each in a control \
                 group, on 8 CPUs. Its median, 56 us, is the way from the timer to the task; what is beyond it is the scheduler's.",
-        verdict: "yes",
+        verdict: "the 99 % and the longest: yes; the mean is three times as long",
         heads: &["beyond the median, us", "source", "ours"],
         rows: vec![
             row("mean", "28", wait("mean")),
@@ -44,7 +44,9 @@ pub fn section() -> Section {
         ],
         mechanism: "Who wakes goes first, if it is eligible and no slice protects the current task; else it waits for the end of \
                     that, or of slices before it.",
-        differs: "The source's run is 63 s long, with 22,679 wake-ups, ours has 360: the longest of a few is shorter. The median over there may hold waits, too. What \
-                  hackbench's messages cost there is not given.",
+        differs: "The mean. The source's run is 63 s long, with 22,679 wake-ups, ours have 1440: the longest of a few is shorter. \
+                  The median over there may hold waits, too. What hackbench's messages cost there is not given. An earlier form of \
+                  this scenario had the mean at 32 us, but its hackbench was none: the receivers of a group shared one queue, \
+                  which woke a sender for each item taken.",
     }
 }

@@ -10,10 +10,12 @@ mod burst;
 mod cyclictest;
 mod disk;
 mod flushes;
+mod hackbench;
 mod idle_groups;
 mod imbalance;
 mod locks;
 mod page;
+mod parity;
 mod pings;
 mod polling;
 mod polls;
@@ -44,6 +46,8 @@ fn the_page_is_fresh() {
         cyclictest::section(),
         idle_groups::section(),
         small_quotas::section(),
+        hackbench::section(),
+        parity::section(),
     ];
     common::is_fresh("docs/emergence.md", &page::page(&sections), "emergence");
 }

@@ -42,7 +42,8 @@ and numbers of seeds are what a minute allows; the limits that the tests assert 
 seeing the values, so they guard against change and are no predictions. Of two readings of the
 paper's web server the one that its text describes is listed first. Mechanisms are argued from the
 models, not read off timelines. What others measured was chosen for saying what was run and on what, and because it could be run
-here at all; two of these sections made gaps in the model known (TLB flushes of idle vCPUs, slices of idle groups).
+here at all; three of these sections made gaps in the model known (TLB flushes of idle vCPUs, slices of idle groups, who
+waits for room in a socket).
 ";
 
 /// The whole page.

@@ -41,6 +41,10 @@ fn programs_that_do_not_fit_together() {
             "queue q is declared with a capacity of 2 and of 3",
         ),
         (
+            vec!["queue q 3; compute 1us; send q", "queue q 3 1; recv q"],
+            "queue q is declared with a capacity of 3 and of 3 1",
+        ),
+        (
             vec![
                 "lock a { lock b { lock c { compute 1us } } }",
                 "mutex m { lock c { compute 1us; lock a { } } }",

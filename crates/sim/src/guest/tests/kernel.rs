@@ -405,6 +405,26 @@ fn a_retention_ends_for_a_vcpu_that_waits_if_it_gives_way() {
     assert!(retained > 500 * MS, "{retained}");
 }
 
+/// Linux: `unix_write_space()` wakes when `unix_writable()`, a quarter of the buffer; a pipe or a work list wakes sooner.
+#[test]
+fn senders_to_a_socket_are_woken_together_once_little_is_left() {
+    // One each millisecond is taken of eight; six go in at once where senders are woken when two are left.
+    let wakes = |queue: &str| {
+        let receiver = format!("queue q {queue}; loop {{ recv q; compute 1ms; count }}");
+        let sender = "loop { compute 1ns; send q }";
+        let programs = [receiver.as_str(), sender, sender];
+        let outcome = run(3, 10 * MS, vec![vm("a", free(), &programs)]);
+        near(throughput(&outcome, 0), 1000.0);
+        let vcpus = &outcome.vms[0].vcpus;
+        [1, 2].map(|sender: usize| vcpus[sender].wakeups)
+    };
+    let one_by_one = wakes("8");
+    assert!(one_by_one.into_iter().sum::<u64>() > 900, "{one_by_one:?}");
+    let [first, second] = wakes("8 2");
+    assert!((150..=170).contains(&first), "{first}");
+    assert!(first.abs_diff(second) <= 1, "{first} {second}");
+}
+
 #[test]
 fn an_idle_vcpu_with_its_context_kept_needs_no_interrupt() {
     // A ping-pong over two queues: with HLT each turn begins with an interrupt, with polling not.

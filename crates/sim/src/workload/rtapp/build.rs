@@ -8,7 +8,7 @@ use super::names::Names;
 use super::task::{Phase, Task, Times};
 use crate::workload::lexer::Place;
 use crate::workload::simple;
-use crate::workload::{Length, MOST_TIMES, Program, Statement, Timer, Vary};
+use crate::workload::{DeclaredQueue, Length, MOST_TIMES, Program, Statement, Timer, Vary};
 use corun_model::Nanos;
 use corun_model::time::US;
 
@@ -60,7 +60,7 @@ struct Builder<'a> {
     log: &'a mut Log,
     /// Mutexes held at the event at hand, innermost last.
     held: Vec<&'a str>,
-    queues: Vec<(String, u32)>,
+    queues: Vec<DeclaredQueue>,
 }
 
 impl<'a> Builder<'a> {
@@ -322,8 +322,12 @@ impl<'a> Builder<'a> {
     /// The queue that stands for a semaphore: its items are the count, which is never full.
     fn semaphore(&mut self, name: &str) -> String {
         let name = self.names.of(name);
-        if !self.queues.iter().any(|(known, _)| *known == name) {
-            self.queues.push((name.clone(), MOST_TIMES));
+        if !self.queues.iter().any(|known| known.name == name) {
+            self.queues.push(DeclaredQueue {
+                name: name.clone(),
+                places: MOST_TIMES,
+                writable: None,
+            });
         }
         name
     }

@@ -32,6 +32,12 @@ are shares of a vCPU's time, averaged over the VM's two vCPUs; *of the VMs* is a
 and so is corun's daemon. No replay predicts that, and it is missing from every VM's run time. (This table found
 a daemon that took up to half of both pCPUs here, for it copied a table at every look.)
 
+Measured on 30 November 2026, on a machine on which all that the emulated host does for a guest takes two to three times as
+long as on that of 28 November, where predictions had been off by 0.5, 1.7 and 1.1 points of run and ready time. Replays that
+let siblings at a barrier run ahead of each other, as all did until then, were off by 2.1, 1.3 and 2.3 points here
+([advise](advise.md#what-a-recording-cannot-tell)). What AQL tells vCPUs apart by is not in a recording, as `corun compare` says:
+to the replay all are alike, and whether its pools stack siblings is chance (*meeting*: 0, 0 and 100 % for 68).
+
     testbed/e2e/run.sh out/predict predict
     testbed/e2e/predict.py out/predict/predict target/release/corun docs/prediction.md
 """

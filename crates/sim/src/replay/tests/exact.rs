@@ -81,7 +81,14 @@ fn what_it_costs_to_begin_is_not_work() {
         beyond: Wait,
         ..Options::default()
     };
-    let at = |tasks| replay_at(&recording(1, 1000 * US, tasks), options.clone(), true, costs);
+    let at = |tasks| {
+        replay_at(
+            &recording(1, 1000 * US, tasks),
+            options.clone(),
+            true,
+            costs,
+        )
+    };
     // Ticks every 100 us let the two have turns: ten, of which the last eight follow a preemption.
     let hog = || vec![burst(AtStart, 0, 1000 * US)];
     let (_, report) = at(vec![vcpu(0, hog()), vcpu(1, hog())]);

@@ -118,11 +118,11 @@ fn a_vm_that_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     }
 }
 
-/// A VM with a short quota beside one that computes, with slices of 30 ms: it waits for the other's turns under any
-/// policy, and for longer where these begin together on all pCPUs (docs/limits.md). But it is not interrupted by the
-/// other's calls whenever it begins its own turn, which left it 7 % of what it has under balance.
+/// A VM with a short quota of 0.2 pCPUs beside one that computes, with slices of 30 ms. Under balance it has that, as it interrupts
+/// the other when its period begins; it waits for longer where turns begin together on all pCPUs (docs/limits.md). But it is not
+/// interrupted by the other's calls whenever it begins its own turn, which left it less than 0.01.
 #[test]
 fn a_vm_that_calls_siblings_leaves_those_with_quotas_their_share() {
     let of = throughput(QUOTA, &[]);
-    assert!(of[1][0] > 0.2 * of[0][0], "{of:?}");
+    assert!(of[0][0] > 0.18 && of[1][0] > 0.025, "{of:?}");
 }

@@ -69,6 +69,13 @@ impl Filled {
         self.time
     }
 
+    /// What is left for all that have room, and what they weigh; `None`: nobody has.
+    pub fn level(&self) -> Option<(Nanos, u64)> {
+        let (weight, room) = self.before[self.full];
+        let is_open = self.full < self.each.len();
+        is_open.then(|| (self.time.saturating_sub(room), self.all() - weight))
+    }
+
     /// Positions here, each with the place of who is there among those that were given.
     pub fn positions(&self) -> impl Iterator<Item = (usize, usize)> {
         self.each.iter().map(|claims| claims.at).enumerate()

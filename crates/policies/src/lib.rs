@@ -13,6 +13,7 @@ mod balance_load;
 pub mod bench;
 mod calm;
 mod cosched;
+mod cpusets;
 mod fair;
 mod filled;
 pub mod jupiter;

@@ -14,7 +14,7 @@
 //! numbers, which is the same where weights are equal, and need not divide evenly: the vCPU that
 //! begins in a pCPU's share is that pCPU's. A vCPU whose weight is worth more than a pCPU counts as
 //! one pCPU ([`usable()`]), since it cannot use more; else pCPUs would idle while others have too few. The paper's vCPUs
-//! may run anywhere; one that may use one socket only counts there.
+//! may run anywhere; those that cpusets bind are dealt out first, among the sockets that they may use ([`Rooms`]).
 //!
 //! Between rounds, vCPUs of the same type are as good as each other: the places that a type has go
 //! first to those that had them before ([`keep_places`]).
@@ -23,7 +23,9 @@ use super::calibration::Slices;
 use super::kind::{Kind, Type};
 use crate::usable;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::successors;
 
 /// A vCPU to be put into a pool. VMs follow each other in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub struct Member {
     pub of: Type,
     /// Its share of pCPU time is in proportion to this; at least 1.
     pub weight: u64,
-    /// The socket that it may use; `None`: any.
+    /// Which of the cpusets it is bound to; `None`: it may use any pCPU.
     pub bound: Option<usize>,
 }
 
@@ -63,29 +65,125 @@ pub struct Pooled {
     pub members: Vec<Member>,
 }
 
-/// Level 1: the vCPUs of each socket; `sockets` are numbers of pCPUs. Those bound to a socket are there, and the others
-/// are dealt out among what that leaves.
-pub fn level_1(members: &[Member], sockets: &[u32]) -> Vec<Vec<Member>> {
+/// Level 1: the vCPUs of each socket; `sockets` are numbers of pCPUs, and `cpusets` say how many of each are in a cpuset.
+/// Those bound to a cpuset come first, and the others are dealt out among what they leave.
+pub fn level_1(members: &[Member], sockets: &[u32], cpusets: &[Vec<u32>]) -> Vec<Vec<Member>> {
     let (trashing, mut others): (Vec<Member>, Vec<Member>) =
         members.iter().partition(|member| member.of.trashes());
     others.sort_by_key(|member| member.of.kind != Kind::LoLcf); // stable
-    let (bound, free): (Vec<Member>, Vec<Member>) = (trashing.into_iter().chain(others))
-        .partition(|member| member.bound.is_some_and(|socket| socket < sockets.len()));
-    let pcpus: u128 = sockets.iter().map(|&pcpus| u128::from(pcpus)).sum();
-    let weight: u128 = members.iter().map(|member| u128::from(member.weight)).sum();
-    let mut dealt = vec![Vec::new(); sockets.len()];
-    let mut left: Vec<u128> = (sockets.iter())
-        .map(|&pcpus| u128::from(pcpus) * weight)
-        .collect();
-    for member in bound {
-        let at = member.bound.unwrap_or(0);
-        left[at] = left[at].saturating_sub(u128::from(member.weight) * pcpus);
-        dealt[at].push(member);
-    }
-    for (socket, free) in dealt.iter_mut().zip(deal(&free, &left)) {
+    let (bound, free): (Vec<Member>, Vec<Member>) =
+        (trashing.into_iter().chain(others)).partition(|member| member.bound.is_some());
+    let mut rooms = Rooms::new(members, sockets, cpusets);
+    let mut dealt = rooms.bind(bound);
+    for (socket, free) in dealt.iter_mut().zip(deal(&free, &rooms.left())) {
         socket.extend(free);
     }
     dealt
+}
+
+/// What those bound to cpusets have of the sockets: in units of which a pCPU has as many as all members weigh, and a member
+/// takes its weight for each pCPU of the host.
+struct Rooms<'a> {
+    /// All members' weights.
+    weight: i128,
+    sockets: &'a [u32],
+    cpusets: &'a [Vec<u32>],
+    /// Of each socket, by those bound.
+    taken: Vec<i128>,
+}
+
+impl<'a> Rooms<'a> {
+    fn new(members: &[Member], sockets: &'a [u32], cpusets: &'a [Vec<u32>]) -> Self {
+        let weight = members.iter().map(|member| i128::from(member.weight)).sum();
+        let taken = vec![0; sockets.len()];
+        Self {
+            weight,
+            sockets,
+            cpusets,
+            taken,
+        }
+    }
+
+    /// What a member takes.
+    fn cost(&self, member: &Member) -> i128 {
+        let pcpus: i128 = self.sockets.iter().map(|&pcpus| i128::from(pcpus)).sum();
+        i128::from(member.weight) * pcpus
+    }
+
+    /// The sockets in which a member may run, each with what is left of the pCPUs that it may use there; below 0 if others
+    /// have taken more.
+    fn of(&self, member: &Member) -> impl Iterator<Item = (usize, i128)> + '_ {
+        let cpuset = member.bound.and_then(|cpuset| self.cpusets.get(cpuset));
+        let usable = cpuset.map_or(self.sockets, |usable| usable);
+        let each = usable.iter().zip(&self.taken).enumerate();
+        let each = each.filter(|(_, (usable, _))| **usable > 0);
+        each.map(|(at, (&usable, taken))| (at, i128::from(usable) * self.weight - taken))
+    }
+
+    /// What is left of each socket for those that may run anywhere.
+    fn left(&self) -> Vec<u128> {
+        let each = self.sockets.iter().zip(&self.taken);
+        let left = |(&pcpus, taken): (&u32, &i128)| i128::from(pcpus) * self.weight - taken;
+        each.map(|it| u128::try_from(left(it)).unwrap_or(0))
+            .collect()
+    }
+
+    /// Puts members into sockets of their cpusets, those with least choice first: each into the first one in which it
+    /// begins, and, once all are full, into the one with most room. Who is beyond what a socket has moves on to another with
+    /// more room, so that others can have the sockets that nobody else may use.
+    fn bind(&mut self, mut bound: Vec<Member>) -> Vec<Vec<Member>> {
+        let mut dealt = vec![Vec::new(); self.sockets.len()];
+        bound.sort_by_key(|member| self.of(member).count()); // stable
+        for member in &bound {
+            let begins = self.of(member).find(|(_, room)| *room > 0);
+            let widest = || {
+                self.of(member)
+                    .max_by_key(|&(at, room)| (room, Reverse(at)))
+            };
+            if let Some((at, _)) = begins.or_else(widest) {
+                self.taken[at] += self.cost(member);
+                dealt[at].push(*member);
+            }
+        }
+        // Each evens two sockets out, and so many are enough, if weights do not differ much.
+        for _ in 0..bound.len() {
+            let Some(moves) = (0..dealt.len()).find_map(|full| self.moves(full, &dealt)) else {
+                break;
+            };
+            for (from, nth, to) in moves {
+                let member = dealt[from].remove(nth);
+                self.taken[from] -= self.cost(&member);
+                self.taken[to] += self.cost(&member);
+                dealt[to].push(member);
+            }
+        }
+        dealt
+    }
+
+    /// The fewest moves of members (from a socket, which of those there, to another) after which another socket has one more
+    /// and a full one has one less, and no less room than the other; `None`: there are none, or it has room.
+    fn moves(&self, full: usize, dealt: &[Vec<Member>]) -> Option<Vec<(usize, usize, usize)>> {
+        let lacks = i128::from(self.sockets[full]) * self.weight - self.taken[full];
+        // By the move of which member there, and from where, a socket can have one more.
+        let mut reached: Vec<Option<(usize, usize)>> = vec![None; dealt.len()];
+        let mut next = VecDeque::from_iter((lacks < 0).then_some(full));
+        while let Some(from) = next.pop_front() {
+            for (nth, member) in dealt[from].iter().enumerate() {
+                for (to, room) in self.of(member) {
+                    if to == full || reached[to].is_some() {
+                        continue;
+                    }
+                    reached[to] = Some((from, nth));
+                    next.push_back(to);
+                    if room - self.cost(member) > lacks {
+                        let before = |to: usize| reached[to].map(|(from, nth)| (from, nth, to));
+                        return Some(successors(before(to), |it| before(it.0)).collect());
+                    }
+                }
+            }
+        }
+        None
+    }
 }
 
 /// Deals members out, in order, in shares of their weight that are proportional to `sizes`: each
@@ -192,17 +290,26 @@ pub fn level_2(members: &[Member], pcpus: u32, slices: &Slices) -> BTreeMap<Clus
     pools
 }
 
-/// Both levels. `sockets` are the pCPUs of each; `before` are the pools of the last round.
+/// Both levels. `sockets` are the pCPUs of each, `cpusets` what members are bound to; `before` are the pools of the last
+/// round.
 pub fn cluster(
     members: &[Member],
-    sockets: &[Vec<PcpuId>],
+    sockets: &[PcpuSet],
+    cpusets: &[PcpuSet],
     slices: &Slices,
     before: &[Pooled],
 ) -> Vec<Pooled> {
-    let sizes: Vec<u32> = sockets.iter().map(|pcpus| pcpus.len() as u32).collect();
+    let sizes: Vec<u32> = sockets.iter().map(PcpuSet::len).collect();
+    let of = |cpuset: &PcpuSet| {
+        sockets
+            .iter()
+            .map(|socket| socket.and(cpuset).len())
+            .collect()
+    };
+    let usable_of: Vec<Vec<u32>> = cpusets.iter().map(of).collect();
     let members = &usable(members, sizes.iter().sum())[..];
     let mut pools = Vec::new();
-    for (socket, members) in level_1(members, &sizes).iter().enumerate() {
+    for (socket, members) in level_1(members, &sizes, &usable_of).iter().enumerate() {
         let shapes = level_2(members, sizes[socket], slices);
         pools.extend(keep_pcpus(socket, &sockets[socket], shapes, before));
     }
@@ -213,11 +320,11 @@ pub fn cluster(
 /// Gives a socket's pools their pCPUs: first those they had, then what is left.
 fn keep_pcpus(
     socket: usize,
-    pcpus: &[PcpuId],
+    pcpus: &PcpuSet,
     shapes: BTreeMap<Cluster, Shape>,
     before: &[Pooled],
 ) -> Vec<Pooled> {
-    let mut free: Vec<PcpuId> = pcpus.to_vec();
+    let mut free: Vec<PcpuId> = pcpus.iter().collect();
     let mut pools: Vec<(Pooled, u32)> = Vec::new();
     for (cluster, shape) in shapes {
         let place = (socket, cluster);
@@ -249,7 +356,7 @@ fn keep_pcpus(
     pools.into_iter().map(fill).collect()
 }
 
-/// Members of the same type and weight, bound to the same socket or none, change places until as many as possible are where
+/// Members of the same type and weight, bound to the same cpuset or none, change places until as many as possible are where
 /// they were.
 fn keep_places(members: &[Member], pools: &mut [Pooled], before: &[Pooled]) {
     let was: BTreeMap<TaskId, Place> = before

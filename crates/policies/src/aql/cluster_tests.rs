@@ -32,7 +32,7 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
 }
 
 /// Sockets of so many pCPUs each.
-fn sockets(count: u32, pcpus: u32) -> Vec<Vec<PcpuId>> {
+fn sockets(count: u32, pcpus: u32) -> Vec<PcpuSet> {
     let socket = |at: u32| (at * pcpus..(at + 1) * pcpus).map(PcpuId).collect();
     (0..count).map(socket).collect()
 }
@@ -69,6 +69,7 @@ fn pools(counts: &[(usize, Type)], count: u32) -> Vec<String> {
     let made = cluster(
         &members(counts),
         &sockets(count, 4),
+        &[],
         &Slices::default(),
         &[],
     );
@@ -86,7 +87,7 @@ fn figure_3() {
         (17, LLCF),
         (7, SPIN),
     ];
-    let by_socket = level_1(&members(&counts), &[4, 4, 4]);
+    let by_socket = level_1(&members(&counts), &[4, 4, 4], &[]);
     assert_eq!(
         by_socket.iter().map(Vec::len).collect::<Vec<_>>(),
         [16, 16, 16]
@@ -130,7 +131,7 @@ fn table_5() {
 /// LLCF.
 #[test]
 fn lolcf_go_beside_the_trashers() {
-    let sockets = level_1(&members(&[(8, LLCF), (4, LLCO), (4, LOLCF)]), &[4, 4]);
+    let sockets = level_1(&members(&[(8, LLCF), (4, LLCO), (4, LOLCF)]), &[4, 4], &[]);
     assert_eq!(
         (count(&sockets[0], LLCO), count(&sockets[0], LOLCF)),
         (4, 4)
@@ -148,7 +149,8 @@ fn who_is_bound_to_a_socket_is_there() {
     let mut before = Vec::new();
     for of in [LLCF, IO, LLCF] {
         all[0].of = of;
-        before = cluster(&all, &sockets(2, 4), &Slices::default(), &before);
+        let sockets = sockets(2, 4);
+        before = cluster(&all, &sockets, &sockets, &Slices::default(), &before);
         let mut each = [0; 2];
         for pool in &before {
             let socket = pool.place.0;
@@ -158,6 +160,44 @@ fn who_is_bound_to_a_socket_is_there() {
         }
         assert_eq!(each, [8, 8]);
     }
+}
+
+/// How many of each cpuset are in each socket, of four pCPUs each.
+fn in_sockets(counts: &[(usize, Option<usize>)], count: u32, cpusets: &[&str]) -> Vec<Vec<usize>> {
+    let mut all = members(&[(counts.iter().map(|(count, _)| count).sum(), LLCF)]);
+    let bound = counts.iter().flat_map(|&(count, bound)| vec![bound; count]);
+    all.iter_mut()
+        .zip(bound)
+        .for_each(|(it, bound)| it.bound = bound);
+    let cpusets: Vec<PcpuSet> = cpusets.iter().map(|it| it.parse().unwrap()).collect();
+    let sockets = sockets(count, 4);
+    let made = cluster(&all, &sockets, &cpusets, &Slices::default(), &[]);
+    let of = |socket: usize, bound: Option<usize>| {
+        let there = made.iter().filter(|pool| pool.place.0 == socket);
+        let members = there.flat_map(|pool| &pool.members);
+        members.filter(|member| member.bound == bound).count()
+    };
+    let sets = || (0..cpusets.len()).map(Some).chain([None]);
+    let socket = |at: usize| sets().map(|set| of(at, set)).collect();
+    (0..sockets.len()).map(socket).collect()
+}
+
+/// A cpuset of a socket and a part of the next: the first socket is filled up, and those that may run anywhere have the rest.
+#[test]
+fn cpusets_of_several_sockets_are_filled_in_order() {
+    let told = in_sockets(&[(9, None), (3, Some(0))], 3, &["0-5"]);
+    assert_eq!(told, [[3, 1], [0, 4], [0, 4]]);
+    let told = in_sockets(&[(6, None), (6, Some(0))], 3, &["0-5"]);
+    assert_eq!(told, [[4, 0], [2, 2], [0, 4]]);
+}
+
+/// Too many for all that they may use: what is over is shared, and of a socket that only some may use the others keep off.
+#[test]
+fn what_cpusets_cannot_hold_is_shared() {
+    let told = in_sockets(&[(2, None), (10, Some(0))], 3, &["0-7"]);
+    assert_eq!(told, [[5, 0], [5, 0], [0, 2]]);
+    let told = in_sockets(&[(6, Some(0)), (6, Some(1))], 3, &["0-7", "0-3,8-11"]);
+    assert_eq!(told, [[2, 2, 0], [4, 0, 0], [0, 4, 0]]);
 }
 
 /// Table 5 does not hang on the order of VMs.
@@ -196,7 +236,7 @@ fn fewer_vcpus_than_pcpus_leave_none_unused() {
 fn weights_are_shared_out_not_numbers() {
     let mut all = members(&[(2, IO), (6, LLCF)]);
     all[..2].iter_mut().for_each(|member| member.weight = 300);
-    let made = cluster(&all, &sockets(1, 4), &Slices::default(), &[]);
+    let made = cluster(&all, &sockets(1, 4), &[], &Slices::default(), &[]);
     let shown: Vec<String> = made.iter().map(show).collect();
     let expected = [
         "socket 1: 1 ms on 2: 2 IOInt",
@@ -213,7 +253,7 @@ fn nobody_is_given_more_pcpus_than_it_can_use() {
     all.iter_mut()
         .take(2)
         .for_each(|member| member.weight = 300);
-    let made = cluster(&all, &sockets(2, 4), &Slices::default(), &[]);
+    let made = cluster(&all, &sockets(2, 4), &[], &Slices::default(), &[]);
     for pool in &made {
         assert_eq!(pool.members.len(), pool.pcpus.len() as usize, "{made:?}");
     }
@@ -225,16 +265,16 @@ fn a_change_moves_few() {
     let before_types = [(4, IO), (4, SPIN), (4, LLCF), (4, LLCO)];
     let mut all = members(&before_types);
     let sockets = sockets(1, 4);
-    let before = cluster(&all, &sockets, &Slices::default(), &[]);
+    let before = cluster(&all, &sockets, &[], &Slices::default(), &[]);
     all[9].of = LOLCF;
-    let after = cluster(&all, &sockets, &Slices::default(), &before);
+    let after = cluster(&all, &sockets, &[], &Slices::default(), &before);
     assert_eq!(
         moved(&before, &after),
         0,
         "agnostic, it may stay where it is"
     );
     all[0].of = LLCF;
-    let last = cluster(&all, &sockets, &Slices::default(), &after);
+    let last = cluster(&all, &sockets, &[], &Slices::default(), &after);
     assert!(moved(&after, &last) <= 2, "{last:?}");
 }
 
@@ -278,11 +318,11 @@ fn one_change_of_type_moves_few() {
         let vcpus = u64::from(count * pcpus) * (2 + below(3));
         let counts: Vec<_> = (0..vcpus).map(|_| (1, types[below(6) as usize])).collect();
         let (mut all, sockets) = (members(&counts), sockets(count, pcpus));
-        let before = cluster(&all, &sockets, &Slices::default(), &[]);
+        let before = cluster(&all, &sockets, &[], &Slices::default(), &[]);
         all[below(vcpus) as usize].of = types[below(6) as usize];
         let moved = moved(
             &before,
-            &cluster(&all, &sockets, &Slices::default(), &before),
+            &cluster(&all, &sockets, &[], &Slices::default(), &before),
         );
         moves += moved;
         none += usize::from(moved == 0);
@@ -308,7 +348,7 @@ proptest! {
         for types in rounds {
             let counts: Vec<_> = types.iter().map(|&of| (1, of)).collect();
             let all = members(&counts);
-            let made = cluster(&all, &sockets, &Slices::default(), &before);
+            let made = cluster(&all, &sockets, &[], &Slices::default(), &before);
             let mut tasks: Vec<_> = made.iter().flat_map(|p| &p.members).map(|m| m.task).collect();
             tasks.sort();
             prop_assert_eq!(tasks, all.iter().map(|m| m.task).collect::<Vec<_>>());
@@ -336,7 +376,7 @@ proptest! {
     ) {
         let mut all = members(&each.iter().map(|&(of, _)| (1, of)).collect::<Vec<_>>());
         all.iter_mut().zip(&each).for_each(|(member, (_, weight))| member.weight = *weight);
-        let made = cluster(&all, &sockets(count, pcpus), &Slices::default(), &[]);
+        let made = cluster(&all, &sockets(count, pcpus), &[], &Slices::default(), &[]);
         let busy: usize = made.iter().map(|pool| pool.members.len().min(pool.pcpus.len() as usize)).sum();
         prop_assert_eq!(busy, all.len().min((count * pcpus) as usize), "{:?}", made);
     }
@@ -346,8 +386,8 @@ proptest! {
     fn stable(types in prop::collection::vec(any_type(), 0..60), count in 1u32..4, pcpus in 1u32..9) {
         let counts: Vec<_> = types.iter().map(|&of| (1, of)).collect();
         let (all, sockets) = (members(&counts), sockets(count, pcpus));
-        let first = cluster(&all, &sockets, &Slices::default(), &[]);
-        let again = cluster(&all, &sockets, &Slices::default(), &first);
+        let first = cluster(&all, &sockets, &[], &Slices::default(), &[]);
+        let again = cluster(&all, &sockets, &[], &Slices::default(), &first);
         prop_assert_eq!(moved(&first, &again), 0);
         let pcpus_of = |pools: &[Pooled]| pools.iter().map(|p| (p.place, p.pcpus)).collect::<Vec<_>>();
         prop_assert_eq!(pcpus_of(&first), pcpus_of(&again));

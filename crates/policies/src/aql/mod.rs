@@ -11,11 +11,11 @@
 //! for them. Each waits in the pool with the best slice of its last type, so that it has that when it wakes up; if there
 //! is none, or it is agnostic, in the one with least weight for each pCPU. It is dealt out with the others once it counts.
 //!
-//! Where there are [quotas](crate::quotas), a vCPU counts for what it can use: else pools would be made for those that are
-//! throttled.
+//! Where there are [quotas](crate::quotas) or [cpusets](crate::cpusets), a vCPU counts for what it can use: else pools would
+//! be made for those that are throttled or crowded.
 //!
-//! Where cpusets divide a host, each part has pools of its own; and in a part whose sockets are shared by vCPUs that are
-//! bound to one of them and others, those count where they are bound. A vCPU that may use none of its pool's pCPUs all the
+//! Where cpusets divide a host, each part has pools of its own; and in a part those that may not use all of its pCPUs are
+//! dealt out among the sockets that they may use. A vCPU that may use none of its pool's pCPUs all the
 //! same (its own are some of a socket's) goes to a pool that it can use: one with its best slice, if it has one and there
 //! is such a pool, and the one with least weight for each of the pCPUs that it can use there.
 
@@ -29,14 +29,15 @@ pub use calibration::{Calibration, Machine, Slices};
 pub use kind::{Kind, Type};
 pub use vtrs::Limits;
 
+use crate::cpusets::{self, Bound};
 use crate::parts::{self, Part};
 use crate::quotas::{self, Claim, Whole};
 use crate::{AGNOSTIC, Policy, usable};
 use cluster::{Member, Pooled};
 use corun_model::time::SEC;
 use corun_model::{
-    Nanos, Parameter, PcpuId, PcpuSet, Placement, Plan, Pool, Quota, Snapshot, Status, TaskId,
-    TaskPlan, Value,
+    Nanos, Parameter, PcpuSet, Placement, Plan, Pool, Quota, Snapshot, Status, TaskId, TaskPlan,
+    Value,
 };
 use recognise::Recogniser;
 use std::iter::repeat_n;
@@ -58,6 +59,8 @@ struct Divided {
     pcpus: PcpuSet,
     /// Those of its pCPUs that are in one socket.
     sockets: Vec<PcpuSet>,
+    /// Of those members that may not use all of its pCPUs.
+    cpusets: Vec<PcpuSet>,
     members: Vec<Member>,
 }
 
@@ -78,10 +81,9 @@ impl Aql {
         let make = |part: &Divided| {
             let same = self.pools.iter().find(|(pcpus, _)| *pcpus == part.pcpus);
             let before = same.map_or(&[][..], |(_, pools)| pools);
-            let pcpus = |socket: &PcpuSet| socket.iter().collect();
-            let sockets: Vec<Vec<PcpuId>> = part.sockets.iter().map(pcpus).collect();
             let slices = &self.calibration.slices;
-            let pools = cluster::cluster(&part.members, &sockets, slices, before);
+            let pools =
+                cluster::cluster(&part.members, &part.sockets, &part.cpusets, slices, before);
             (part.pcpus, pools)
         };
         let pools: Vec<_> = parts.iter().map(make).collect();
@@ -236,11 +238,13 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> V
     members
 }
 
-/// Where there are quotas, vCPUs weigh what they can use: a pCPU each at most, or its own quota, and what those around leave
-/// them.
-fn limit(seen: &Snapshot, parts: &[Part], members: &mut [Member]) {
+/// Where there are quotas or cpusets, vCPUs weigh what they can use: a pCPU each at most, or its own quota, and what those
+/// around and those beside it leave them.
+fn limit(seen: &Snapshot, allowed: &[&PcpuSet], parts: &[Part], members: &mut [Member]) {
     let vcpus = || seen.vms.iter().flat_map(|vm| &vm.vcpus);
-    if seen.vms.iter().all(|vm| vm.quotas.is_empty()) && vcpus().all(|vcpu| vcpu.quota.is_none()) {
+    let is_free = |part: &Part| part.members.iter().all(|&at| *allowed[at] == part.pcpus);
+    let none = seen.vms.iter().all(|vm| vm.quotas.is_empty());
+    if none && vcpus().all(|vcpu| vcpu.quota.is_none()) && parts.iter().all(is_free) {
         return;
     }
     let most: Vec<Nanos> = vcpus().map(|vcpu| vcpu.most(SEC)).collect();
@@ -251,13 +255,20 @@ fn limit(seen: &Snapshot, parts: &[Part], members: &mut [Member]) {
     for part in parts {
         let want = part.members.iter().copied();
         let want: Vec<usize> = want.filter(|&at| members[at].weight > 0).collect();
-        let claim = |&at: &usize| Claim {
+        let bound = |&at: &usize| Bound {
             weight: members[at].weight,
             most: most[at],
+            allowed: *allowed[at],
+        };
+        let bound: Vec<Bound> = want.iter().map(bound).collect();
+        let claim = |(&at, most): (&usize, Nanos)| Claim {
+            weight: members[at].weight,
+            most,
             limit: Nanos::MAX,
             quotas: quotas[at],
         };
-        let claims: Vec<Claim<'_>> = want.iter().map(claim).collect();
+        let most = cpusets::most(&bound, SEC);
+        let claims: Vec<Claim<'_>> = want.iter().zip(most).map(claim).collect();
         let time = u64::from(part.pcpus.len()) * SEC;
         let shares = quotas::shares(&claims, time, SEC, &whole);
         for (at, share) in want.into_iter().zip(shares) {
@@ -282,17 +293,19 @@ fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
     let allowed: Vec<&PcpuSet> = vcpus.map(|vcpu| &vcpu.allowed).collect();
     let parts = parts::parts(allowed.iter().copied());
     let is_one = parts.len() == 1;
-    limit(seen, &parts, &mut members);
+    limit(seen, &allowed, &parts, &mut members);
     let divide = |part: Part| {
         // A socket in the paper is a group of pCPUs that share a last-level cache.
         let sockets = seen.host.llcs.iter().map(|llc| llc.and(&part.pcpus));
         let sockets: Vec<PcpuSet> = sockets.filter(|socket| !socket.is_empty()).collect();
+        let mut cpusets = Vec::new();
         for &at in part.members.iter().filter(|_| sockets.len() > 1) {
-            members[at].bound = only(&sockets, allowed[at]);
+            members[at].bound = bound(allowed[at], &part.pcpus, &mut cpusets);
         }
         Divided {
             pcpus: part.pcpus,
             sockets,
+            cpusets,
             members: wanting(match is_one {
                 true => std::mem::take(&mut members),
                 false => part.members.iter().map(|&at| members[at]).collect(),
@@ -302,12 +315,18 @@ fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
     parts.into_iter().map(divide).collect()
 }
 
-/// The only one of these sockets of which some pCPU is `allowed`; `None`: there are several.
-fn only(sockets: &[PcpuSet], allowed: &PcpuSet) -> Option<usize> {
-    let may = |(_, socket): &(usize, &PcpuSet)| !socket.and(allowed).is_empty();
-    let mut there = sockets.iter().enumerate().filter(may);
-    let (first, _) = there.next()?;
-    there.next().is_none().then_some(first)
+/// Which of the `cpusets` it is that lets a vCPU use no more than these of a part's pCPUs, put there if it is a new one;
+/// `None`: it may use all of them.
+fn bound(allowed: &PcpuSet, part: &PcpuSet, cpusets: &mut Vec<PcpuSet>) -> Option<usize> {
+    let allowed = allowed.and(part);
+    if allowed == *part {
+        return None;
+    }
+    let known = cpusets.iter().position(|cpuset| *cpuset == allowed);
+    Some(known.unwrap_or_else(|| {
+        cpusets.push(allowed);
+        cpusets.len() - 1
+    }))
 }
 
 /// Says which vCPU is in which of these pools. `wish`: the slice that one is to have if it is in none, or may use none of

@@ -4,7 +4,7 @@
 
 use super::functions::{Function, function};
 use corun_model::time::MS;
-use corun_model::{LlcSeen, PcpuId, Signals, TaskId};
+use corun_model::{LlcSeen, PcpuId, PcpuSet, Signals, TaskId};
 use corun_policies::aql::cluster::{Member, Pooled, cluster, level_1};
 use corun_policies::aql::vtrs::{Cursors, FULL, PERIOD, WINDOW};
 use corun_policies::aql::{Kind, Limits, Slices, Type};
@@ -41,7 +41,7 @@ pub const ALL: &[Function] = &[
     }),
     // The vCPUs that Algorithm 1 gives to a socket of Figure 3.
     function("aql_fig3_socket", 1..=1, |of| {
-        let sockets = level_1(&figure_3_members(), &[4, 4, 4]);
+        let sockets = level_1(&figure_3_members(), &[4, 4, 4], &[]);
         sockets
             .get((of[0] - 1.0) as usize)
             .map_or(f64::NAN, |it| it.len() as f64)
@@ -125,8 +125,8 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
 fn pools(members: &[Member], sockets: u32, pcpus: u32) -> Vec<Pooled> {
     let pcpus = pcpus.clamp(1, 64);
     let socket = |at: u32| (at * pcpus..(at + 1) * pcpus).map(PcpuId).collect();
-    let sockets: Vec<Vec<PcpuId>> = (0..sockets).map(socket).collect();
-    cluster(members, &sockets, &Slices::default(), &[])
+    let sockets: Vec<PcpuSet> = (0..sockets).map(socket).collect();
+    cluster(members, &sockets, &[], &Slices::default(), &[])
 }
 
 /// The order of VMs is not stated; IOInt+ in socket 2 needs LLCO before some of them.
@@ -163,7 +163,7 @@ fn spread(vms: usize, vcpus: usize) -> f64 {
     let (vms, vcpus) = (vms.clamp(1, 100), vcpus.clamp(1, 100));
     let [_, _, llcf, ..] = TYPES;
     let members = members(&vec![(vcpus, llcf); vms]);
-    let sockets = level_1(&members, &[4, 4, 4]);
+    let sockets = level_1(&members, &[4, 4, 4], &[]);
     let touched = |vm: usize| {
         let of = |member: &Member| member.task.index() / vcpus == vm;
         sockets

@@ -65,17 +65,22 @@ pub struct Pooled {
     pub members: Vec<Member>,
 }
 
-/// Level 1: the vCPUs of each socket; `sockets` are numbers of pCPUs, and `cpusets` say how many of each are in a cpuset.
-/// Those bound to a cpuset come first, and the others are dealt out among what they leave.
-pub fn level_1(members: &[Member], sockets: &[u32], cpusets: &[Vec<u32>]) -> Vec<Vec<Member>> {
+/// Level 1: the vCPUs of each socket; `cpusets` are what members are bound to. Those that are bound come first, and the others
+/// are dealt out among what they leave.
+pub fn level_1(members: &[Member], sockets: &[PcpuSet], cpusets: &[PcpuSet]) -> Vec<Vec<Member>> {
     let (trashing, mut others): (Vec<Member>, Vec<Member>) =
         members.iter().partition(|member| member.of.trashes());
     others.sort_by_key(|member| member.of.kind != Kind::LoLcf); // stable
     let (bound, free): (Vec<Member>, Vec<Member>) =
         (trashing.into_iter().chain(others)).partition(|member| member.bound.is_some());
     let mut rooms = Rooms::new(members, sockets, cpusets);
+    // What is left of a socket need not be a number of pCPUs: one that only begins there had better go to the next.
+    let point = match bound.is_empty() {
+        true => Point::Begin,
+        false => Point::Middle,
+    };
     let mut dealt = rooms.bind(bound);
-    for (socket, free) in dealt.iter_mut().zip(deal(&free, &rooms.left())) {
+    for (socket, free) in (dealt.iter_mut()).zip(deal(&free, &rooms.left(), point)) {
         socket.extend(free);
     }
     dealt
@@ -83,49 +88,69 @@ pub fn level_1(members: &[Member], sockets: &[u32], cpusets: &[Vec<u32>]) -> Vec
 
 /// What those bound to cpusets have of the sockets: in units of which a pCPU has as many as all members weigh, and a member
 /// takes its weight for each pCPU of the host.
-struct Rooms<'a> {
+struct Rooms {
     /// All members' weights.
     weight: i128,
-    sockets: &'a [u32],
-    cpusets: &'a [Vec<u32>],
-    /// Of each socket, by those bound.
-    taken: Vec<i128>,
+    /// pCPUs of the host.
+    pcpus: i128,
+    sockets: Vec<PcpuSet>,
+    /// Of each cpuset, the pCPUs in each socket.
+    parts: Vec<Vec<PcpuSet>>,
+    /// What those bound to each cpuset have taken of each socket.
+    taken: Vec<Vec<i128>>,
 }
 
-impl<'a> Rooms<'a> {
-    fn new(members: &[Member], sockets: &'a [u32], cpusets: &'a [Vec<u32>]) -> Self {
-        let weight = members.iter().map(|member| i128::from(member.weight)).sum();
-        let taken = vec![0; sockets.len()];
+impl Rooms {
+    fn new(members: &[Member], sockets: &[PcpuSet], cpusets: &[PcpuSet]) -> Self {
+        let parts = |cpuset: &PcpuSet| sockets.iter().map(|socket| socket.and(cpuset)).collect();
         Self {
-            weight,
-            sockets,
-            cpusets,
-            taken,
+            weight: members.iter().map(|member| i128::from(member.weight)).sum(),
+            pcpus: sockets.iter().map(|socket| i128::from(socket.len())).sum(),
+            sockets: sockets.to_vec(),
+            parts: cpusets.iter().map(parts).collect(),
+            taken: vec![vec![0; sockets.len()]; cpusets.len()],
         }
     }
 
     /// What a member takes.
     fn cost(&self, member: &Member) -> i128 {
-        let pcpus: i128 = self.sockets.iter().map(|&pcpus| i128::from(pcpus)).sum();
-        i128::from(member.weight) * pcpus
+        i128::from(member.weight) * self.pcpus
     }
 
-    /// The sockets in which a member may run, each with what is left of the pCPUs that it may use there; below 0 if others
-    /// have taken more.
+    /// Notes what a member takes of a socket, or gives back.
+    fn take(&mut self, socket: usize, member: &Member, cost: i128) {
+        let taken = member.bound.and_then(|cpuset| self.taken.get_mut(cpuset));
+        if let Some(taken) = taken.and_then(|taken| taken.get_mut(socket)) {
+            *taken += cost;
+        }
+    }
+
+    /// What is left of these pCPUs of a socket, beside those bound to any of them; below 0 if these have taken more.
+    fn room(&self, socket: usize, pcpus: &PcpuSet) -> i128 {
+        let each = self.parts.iter().zip(&self.taken);
+        let beside = each.filter(|(parts, _)| !parts[socket].and(pcpus).is_empty());
+        let taken: i128 = beside.map(|(_, taken)| taken[socket]).sum();
+        i128::from(pcpus.len()) * self.weight - taken
+    }
+
+    /// The sockets in which a member may run, each with what is left of the pCPUs that it may use there.
     fn of(&self, member: &Member) -> impl Iterator<Item = (usize, i128)> + '_ {
-        let cpuset = member.bound.and_then(|cpuset| self.cpusets.get(cpuset));
-        let usable = cpuset.map_or(self.sockets, |usable| usable);
-        let each = usable.iter().zip(&self.taken).enumerate();
-        let each = each.filter(|(_, (usable, _))| **usable > 0);
-        each.map(|(at, (&usable, taken))| (at, i128::from(usable) * self.weight - taken))
+        let parts = member.bound.and_then(|cpuset| self.parts.get(cpuset));
+        let usable = parts.unwrap_or(&self.sockets).iter().enumerate();
+        let usable = usable.filter(|(_, pcpus)| !pcpus.is_empty());
+        usable.map(|(at, pcpus)| {
+            (
+                at,
+                self.room(at, pcpus).min(self.room(at, &self.sockets[at])),
+            )
+        })
     }
 
     /// What is left of each socket for those that may run anywhere.
     fn left(&self) -> Vec<u128> {
-        let each = self.sockets.iter().zip(&self.taken);
-        let left = |(&pcpus, taken): (&u32, &i128)| i128::from(pcpus) * self.weight - taken;
-        each.map(|it| u128::try_from(left(it)).unwrap_or(0))
-            .collect()
+        let each = self.sockets.iter().enumerate();
+        let left = each.map(|(at, socket)| self.room(at, socket));
+        left.map(|room| u128::try_from(room).unwrap_or(0)).collect()
     }
 
     /// Puts members into sockets of their cpusets, those with least choice first: each into the first one in which it
@@ -141,7 +166,7 @@ impl<'a> Rooms<'a> {
                     .max_by_key(|&(at, room)| (room, Reverse(at)))
             };
             if let Some((at, _)) = begins.or_else(widest) {
-                self.taken[at] += self.cost(member);
+                self.take(at, member, self.cost(member));
                 dealt[at].push(*member);
             }
         }
@@ -152,8 +177,8 @@ impl<'a> Rooms<'a> {
             };
             for (from, nth, to) in moves {
                 let member = dealt[from].remove(nth);
-                self.taken[from] -= self.cost(&member);
-                self.taken[to] += self.cost(&member);
+                self.take(from, &member, -self.cost(&member));
+                self.take(to, &member, self.cost(&member));
                 dealt[to].push(member);
             }
         }
@@ -163,7 +188,7 @@ impl<'a> Rooms<'a> {
     /// The fewest moves of members (from a socket, which of those there, to another) after which another socket has one more
     /// and a full one has one less, and no less room than the other; `None`: there are none, or it has room.
     fn moves(&self, full: usize, dealt: &[Vec<Member>]) -> Option<Vec<(usize, usize, usize)>> {
-        let lacks = i128::from(self.sockets[full]) * self.weight - self.taken[full];
+        let lacks = self.room(full, &self.sockets[full]);
         // By the move of which member there, and from where, a socket can have one more.
         let mut reached: Vec<Option<(usize, usize)>> = vec![None; dealt.len()];
         let mut next = VecDeque::from_iter((lacks < 0).then_some(full));
@@ -186,23 +211,36 @@ impl<'a> Rooms<'a> {
     }
 }
 
+/// What of a member says to which share it goes.
+#[derive(Clone, Copy)]
+enum Point {
+    Begin,
+    Middle,
+}
+
 /// Deals members out, in order, in shares of their weight that are proportional to `sizes`: each
-/// goes to the share in which it begins. Without any size, to the first.
-fn deal(members: &[Member], sizes: &[u128]) -> Vec<Vec<Member>> {
+/// goes to the share in which that point of it is. Without any size, to the first.
+fn deal(members: &[Member], sizes: &[u128], point: Point) -> Vec<Vec<Member>> {
     let mut dealt = vec![Vec::new(); sizes.len()];
     let whole: u128 = sizes.iter().sum();
     let weights: u128 = members.iter().map(|member| u128::from(member.weight)).sum();
     let (mut at, mut end) = (0, sizes.first().copied().unwrap_or(0));
-    let mut begins: u128 = 0;
+    // Twice what those before weigh, so that a middle is a number.
+    let mut before: u128 = 0;
     for member in members {
-        while at + 1 < sizes.len() && begins * whole >= end * weights {
+        let weight = u128::from(member.weight);
+        let at_point = match point {
+            Point::Begin => before,
+            Point::Middle => before + weight,
+        };
+        while at + 1 < sizes.len() && at_point * whole >= 2 * end * weights {
             at += 1;
             end += sizes[at];
         }
         if let Some(share) = dealt.get_mut(at) {
             share.push(*member);
         }
-        begins += u128::from(member.weight);
+        before += 2 * weight;
     }
     dealt
 }
@@ -261,7 +299,7 @@ pub fn level_2(members: &[Member], pcpus: u32, slices: &Slices) -> BTreeMap<Clus
     let all: Vec<Member> = ordered.iter().map(|(_, member)| *member).collect();
     let mut pools: BTreeMap<Cluster, Shape> = BTreeMap::new();
     let mut spare = 0;
-    for share in deal(&all, &vec![1; pcpus as usize]) {
+    for share in deal(&all, &vec![1; pcpus as usize], Point::Begin) {
         let mut found: Vec<Nanos> = share.iter().map(|member| slice_of[&member.task]).collect();
         found.dedup();
         let (cluster, slice) = match found[..] {
@@ -300,16 +338,9 @@ pub fn cluster(
     before: &[Pooled],
 ) -> Vec<Pooled> {
     let sizes: Vec<u32> = sockets.iter().map(PcpuSet::len).collect();
-    let of = |cpuset: &PcpuSet| {
-        sockets
-            .iter()
-            .map(|socket| socket.and(cpuset).len())
-            .collect()
-    };
-    let usable_of: Vec<Vec<u32>> = cpusets.iter().map(of).collect();
     let members = &usable(members, sizes.iter().sum())[..];
     let mut pools = Vec::new();
-    for (socket, members) in level_1(members, &sizes, &usable_of).iter().enumerate() {
+    for (socket, members) in level_1(members, sockets, cpusets).iter().enumerate() {
         let shapes = level_2(members, sizes[socket], slices);
         pools.extend(keep_pcpus(socket, &sockets[socket], shapes, before));
     }

@@ -87,7 +87,7 @@ fn figure_3() {
         (17, LLCF),
         (7, SPIN),
     ];
-    let by_socket = level_1(&members(&counts), &[4, 4, 4], &[]);
+    let by_socket = level_1(&members(&counts), &sockets(3, 4), &[]);
     assert_eq!(
         by_socket.iter().map(Vec::len).collect::<Vec<_>>(),
         [16, 16, 16]
@@ -131,7 +131,11 @@ fn table_5() {
 /// LLCF.
 #[test]
 fn lolcf_go_beside_the_trashers() {
-    let sockets = level_1(&members(&[(8, LLCF), (4, LLCO), (4, LOLCF)]), &[4, 4], &[]);
+    let sockets = level_1(
+        &members(&[(8, LLCF), (4, LLCO), (4, LOLCF)]),
+        &sockets(2, 4),
+        &[],
+    );
     assert_eq!(
         (count(&sockets[0], LLCO), count(&sockets[0], LOLCF)),
         (4, 4)
@@ -189,6 +193,20 @@ fn cpusets_of_several_sockets_are_filled_in_order() {
     assert_eq!(told, [[3, 1], [0, 4], [0, 4]]);
     let told = in_sockets(&[(6, None), (6, Some(0))], 3, &["0-5"]);
     assert_eq!(told, [[4, 0], [2, 2], [0, 4]]);
+}
+
+/// pCPUs 0 and 1 of a socket belong to different cpusets: who fills the one does not take the other's room. What is left of a
+/// socket may be a part of a pCPU; one that would only begin there goes where there is room for all of it.
+#[test]
+fn cpusets_of_a_socket_that_share_no_pcpu_do_not_crowd_each_other() {
+    let sockets: Vec<PcpuSet> = ["0-1", "2-3", "4-5"].map(|it| it.parse().unwrap()).into();
+    let cpusets = ["1", "0,2"].map(|it| it.parse().unwrap());
+    let mut all = members(&[(6, LLCF)]);
+    for (member, (bound, weight)) in all.iter_mut().zip([(0, 100), (1, 97), (1, 97)]) {
+        (member.bound, member.weight) = (Some(bound), weight);
+    }
+    let dealt = level_1(&all, &sockets, &cpusets);
+    assert_eq!(dealt.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
 }
 
 /// Too many for all that they may use: what is over is shared, and of a socket that only some may use the others keep off.

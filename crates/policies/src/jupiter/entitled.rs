@@ -3,13 +3,13 @@
 //! it (§4.2.2, "the fair share of CPU time"; §4.4.1, "the CPU share of the VM") and leaves open how it is found.
 //!
 //! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the
-//! VMs in it; cpusets that overlap are one part (so a VM whose pCPUs overlap with those of many
-//! others may be entitled to more than it can get). A VM cannot use more than a pCPU for each of
-//! its vCPUs, or that vCPU's own quota, nor than the pCPUs that it may use, nor than the
-//! [quotas](crate::quotas) around it leave it; what is beyond that goes to the others, by their weights
-//! again. So does what a VM leaves to all.
+//! VMs in it; cpusets that overlap are one part. A VM cannot use more than a pCPU for each of
+//! its vCPUs, or that vCPU's own quota, nor than the pCPUs that it may use, nor than those that are bound
+//! to them, too, leave it ([cpusets](crate::cpusets)), nor than the [quotas](crate::quotas) around it do; what is beyond that
+//! goes to the others, by their weights again. So does what a VM leaves to all.
 
 use super::vm::weight_among_vms;
+use crate::cpusets::{self, Bound};
 use crate::filled::scaled;
 use crate::parts::Part;
 use crate::quotas::{self, Claim, Whole};
@@ -51,6 +51,15 @@ impl<'a> Claimant<'a> {
         scaled(self.most, period, SEC)
     }
 
+    /// What it is to others whose cpusets overlap with its own.
+    fn bound(&self, period: Nanos) -> Bound {
+        Bound {
+            weight: self.weight,
+            most: self.most(period),
+            allowed: self.allowed,
+        }
+    }
+
     /// What it claims of a period.
     fn claim(&self, period: Nanos) -> Claim<'a> {
         Claim {
@@ -75,7 +84,14 @@ pub(super) fn shares(vms: &[Claimant<'_>], parts: &[Part], period: Nanos) -> Vec
     for part in parts {
         let time = u64::from(part.pcpus.len()) * period;
         let members = part.members.iter();
-        let claims: Vec<Claim<'_>> = members.map(|&at| vms[at].claim(period)).collect();
+        let mut claims: Vec<Claim<'_>> = members.map(|&at| vms[at].claim(period)).collect();
+        let is_free = |&at: &usize| vms[at].allowed == part.pcpus;
+        if !part.members.iter().all(is_free) {
+            let bound = part.members.iter().map(|&at| vms[at].bound(period));
+            let most = cpusets::most(&bound.collect::<Vec<_>>(), period);
+            let each = claims.iter_mut().zip(most);
+            each.for_each(|(claim, most)| claim.most = most);
+        }
         let of_part = quotas::shares(&claims, time, period, &whole);
         for (&at, share) in part.members.iter().zip(of_part) {
             shares[at] = share;
@@ -165,6 +181,9 @@ mod tests {
         // One that overlaps both makes them one; it may use two pCPUs only.
         let vms = [vm(100, 4, low), vm(100, 4, high), vm(400, 4, "3-4")];
         assert_eq!(shares(&vms, 100), [300, 300, 200]);
+        // Two that may use one pCPU only share that, and a third has what they could not use.
+        let vms = [vm(300, 1, "0"), vm(100, 1, "0"), vm(100, 4, low)];
+        assert_eq!(shares(&vms, 100), [75, 25, 300]);
         // pCPUs that no VM may use cannot be shared.
         assert_eq!(shares(&[vm(100, 8, "2"), vm(100, 8, "2")], 100), [50, 50]);
         assert_eq!(shares(&[on(100, 8, PcpuSet::default())], 100), [0]);

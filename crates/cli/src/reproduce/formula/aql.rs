@@ -41,7 +41,7 @@ pub const ALL: &[Function] = &[
     }),
     // The vCPUs that Algorithm 1 gives to a socket of Figure 3.
     function("aql_fig3_socket", 1..=1, |of| {
-        let sockets = level_1(&figure_3_members(), &[4, 4, 4], &[]);
+        let sockets = level_1(&figure_3_members(), &sockets(3, 4), &[]);
         sockets
             .get((of[0] - 1.0) as usize)
             .map_or(f64::NAN, |it| it.len() as f64)
@@ -122,10 +122,14 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
     types.enumerate().map(member).collect()
 }
 
-fn pools(members: &[Member], sockets: u32, pcpus: u32) -> Vec<Pooled> {
-    let pcpus = pcpus.clamp(1, 64);
+/// Sockets of so many pCPUs each.
+fn sockets(count: u32, pcpus: u32) -> Vec<PcpuSet> {
     let socket = |at: u32| (at * pcpus..(at + 1) * pcpus).map(PcpuId).collect();
-    let sockets: Vec<PcpuSet> = (0..sockets).map(socket).collect();
+    (0..count).map(socket).collect()
+}
+
+fn pools(members: &[Member], count: u32, pcpus: u32) -> Vec<Pooled> {
+    let sockets = sockets(count, pcpus.clamp(1, 64));
     cluster(members, &sockets, &[], &Slices::default(), &[])
 }
 
@@ -163,7 +167,7 @@ fn spread(vms: usize, vcpus: usize) -> f64 {
     let (vms, vcpus) = (vms.clamp(1, 100), vcpus.clamp(1, 100));
     let [_, _, llcf, ..] = TYPES;
     let members = members(&vec![(vcpus, llcf); vms]);
-    let sockets = level_1(&members, &[4, 4, 4], &[]);
+    let sockets = level_1(&members, &sockets(3, 4), &[]);
     let touched = |vm: usize| {
         let of = |member: &Member| member.task.index() / vcpus == vm;
         sockets

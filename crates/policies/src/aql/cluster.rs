@@ -96,8 +96,10 @@ struct Rooms {
     sockets: Vec<PcpuSet>,
     /// Of each cpuset, the pCPUs in each socket.
     parts: Vec<Vec<PcpuSet>>,
-    /// What those bound to each cpuset have taken of each socket.
-    taken: Vec<Vec<i128>>,
+    /// What all that are bound have taken of each socket.
+    taken: Vec<i128>,
+    /// The same by those only who may use some of the pCPUs that a cpuset has there, for each cpuset.
+    beside: Vec<Vec<i128>>,
 }
 
 impl Rooms {
@@ -108,7 +110,8 @@ impl Rooms {
             pcpus: sockets.iter().map(|socket| i128::from(socket.len())).sum(),
             sockets: sockets.to_vec(),
             parts: cpusets.iter().map(parts).collect(),
-            taken: vec![vec![0; sockets.len()]; cpusets.len()],
+            taken: vec![0; sockets.len()],
+            beside: vec![vec![0; sockets.len()]; cpusets.len()],
         }
     }
 
@@ -117,40 +120,48 @@ impl Rooms {
         i128::from(member.weight) * self.pcpus
     }
 
+    /// The pCPUs of each socket that a member may use.
+    fn usable(&self, member: &Member) -> &[PcpuSet] {
+        let parts = member.bound.and_then(|cpuset| self.parts.get(cpuset));
+        parts.unwrap_or(&self.sockets)
+    }
+
     /// Notes what a member takes of a socket, or gives back.
     fn take(&mut self, socket: usize, member: &Member, cost: i128) {
-        let taken = member.bound.and_then(|cpuset| self.taken.get_mut(cpuset));
-        if let Some(taken) = taken.and_then(|taken| taken.get_mut(socket)) {
-            *taken += cost;
+        let own = self.usable(member)[socket];
+        self.taken[socket] += cost;
+        for (parts, beside) in self.parts.iter().zip(&mut self.beside) {
+            if !parts[socket].and(&own).is_empty() {
+                beside[socket] += cost;
+            }
         }
     }
 
-    /// What is left of these pCPUs of a socket, beside those bound to any of them; below 0 if these have taken more.
-    fn room(&self, socket: usize, pcpus: &PcpuSet) -> i128 {
-        let each = self.parts.iter().zip(&self.taken);
-        let beside = each.filter(|(parts, _)| !parts[socket].and(pcpus).is_empty());
-        let taken: i128 = beside.map(|(_, taken)| taken[socket]).sum();
+    /// What is left of so many pCPUs of which so much is taken; below 0 if that is more than there is.
+    fn room(&self, pcpus: &PcpuSet, taken: i128) -> i128 {
         i128::from(pcpus.len()) * self.weight - taken
+    }
+
+    /// What is left of each socket.
+    fn rooms(&self) -> impl Iterator<Item = i128> + '_ {
+        let each = self.sockets.iter().zip(&self.taken);
+        each.map(|(socket, &taken)| self.room(socket, taken))
     }
 
     /// The sockets in which a member may run, each with what is left of the pCPUs that it may use there.
     fn of(&self, member: &Member) -> impl Iterator<Item = (usize, i128)> + '_ {
-        let parts = member.bound.and_then(|cpuset| self.parts.get(cpuset));
-        let usable = parts.unwrap_or(&self.sockets).iter().enumerate();
-        let usable = usable.filter(|(_, pcpus)| !pcpus.is_empty());
-        usable.map(|(at, pcpus)| {
-            (
-                at,
-                self.room(at, pcpus).min(self.room(at, &self.sockets[at])),
-            )
-        })
+        let beside = member.bound.and_then(|cpuset| self.beside.get(cpuset));
+        let beside = beside.unwrap_or(&self.taken);
+        let each = self.usable(member).iter().zip(beside).zip(self.rooms());
+        let each = each.enumerate();
+        let each = each.filter(|(_, ((pcpus, _), _))| !pcpus.is_empty());
+        each.map(|(at, ((pcpus, &taken), all))| (at, self.room(pcpus, taken).min(all)))
     }
 
     /// What is left of each socket for those that may run anywhere.
     fn left(&self) -> Vec<u128> {
-        let each = self.sockets.iter().enumerate();
-        let left = each.map(|(at, socket)| self.room(at, socket));
-        left.map(|room| u128::try_from(room).unwrap_or(0)).collect()
+        let left = self.rooms().map(u128::try_from);
+        left.map(|room| room.unwrap_or(0)).collect()
     }
 
     /// Puts members into sockets of their cpusets, those with least choice first: each into the first one in which it
@@ -158,7 +169,13 @@ impl Rooms {
     /// more room, so that others can have the sockets that nobody else may use.
     fn bind(&mut self, mut bound: Vec<Member>) -> Vec<Vec<Member>> {
         let mut dealt = vec![Vec::new(); self.sockets.len()];
-        bound.sort_by_key(|member| self.of(member).count()); // stable
+        let choice = |member: &Member| {
+            self.usable(member)
+                .iter()
+                .filter(|it| !it.is_empty())
+                .count()
+        };
+        bound.sort_by_cached_key(choice); // stable
         for member in &bound {
             let begins = self.of(member).find(|(_, room)| *room > 0);
             let widest = || {
@@ -188,7 +205,7 @@ impl Rooms {
     /// The fewest moves of members (from a socket, which of those there, to another) after which another socket has one more
     /// and a full one has one less, and no less room than the other; `None`: there are none, or it has room.
     fn moves(&self, full: usize, dealt: &[Vec<Member>]) -> Option<Vec<(usize, usize, usize)>> {
-        let lacks = self.room(full, &self.sockets[full]);
+        let lacks = self.room(&self.sockets[full], self.taken[full]);
         // By the move of which member there, and from where, a socket can have one more.
         let mut reached: Vec<Option<(usize, usize)>> = vec![None; dealt.len()];
         let mut next = VecDeque::from_iter((lacks < 0).then_some(full));

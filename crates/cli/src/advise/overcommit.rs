@@ -12,6 +12,8 @@ use corun_model::VmId;
 use corun_recording::Recording;
 use corun_report::Run;
 use corun_report::advice::{Overcommit, Range, Step};
+use corun_sim::replay::Options;
+use std::collections::BTreeSet;
 
 /// Adding VMs under one policy.
 pub struct Growth {
@@ -55,7 +57,14 @@ impl Growth {
         let variants: Vec<Variant> = (0..u64::from(self.starts))
             .map(|seed| Variant {
                 recording: grown(recorded.recording, more, seed),
-                options: recorded.options.clone(),
+                options: Options {
+                    meeting: with_copies(
+                        &recorded.options.meeting,
+                        recorded.recording.vms.len(),
+                        more,
+                    ),
+                    ..recorded.options.clone()
+                },
                 seed,
             })
             .collect();
@@ -105,6 +114,13 @@ fn grown(recording: &Recording, more: u32, seed: u64) -> Recording {
         grown = grown.with_copy(vm, &name, by);
     }
     grown
+}
+
+/// Of so many recorded VMs and `more` copies of them, those whose siblings meet: a copy's do if its original's do.
+fn with_copies(meeting: &BTreeSet<VmId>, vms: usize, more: u32) -> BTreeSet<VmId> {
+    let copies = (0..more as usize).filter(|n| meeting.contains(&VmId::from(n % vms.max(1))));
+    let copies = copies.map(|n| VmId::from(vms + n));
+    meeting.iter().copied().chain(copies).collect()
 }
 
 /// The VM with the highest median of ready shares, and these.

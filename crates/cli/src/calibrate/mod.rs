@@ -70,7 +70,8 @@ pub struct Args {
         value_name = "WHAT",
         value_enum,
         default_value = "auto",
-        requires = "here"
+        requires = "here",
+        conflicts_with_all = ["host", "sets", "scheduler", "jobs"]
     )]
     with: here::With,
 

@@ -13,13 +13,12 @@ use std::path::Path;
 /// # Errors
 /// [`Invalid`] if one cannot be read, is broken, or was made on another machine.
 pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
-    let folder = input::folder(&scenario.file);
     let mut problems = Problems::default();
     for case in &mut scenario.cases {
         let machine = machine(case);
         let keys = &mut case.schedulers.policies;
         for said in std::mem::take(&mut keys.calibrations) {
-            match read(&folder.join(&said.file.value), &machine, said.policy) {
+            match read(&input::named(&said.file), &machine, said.policy) {
                 Ok(found) => keys.calibrate(&said, &found),
                 Err(message) => problems.push(said.file.problem(message)),
             }

@@ -2,10 +2,11 @@
 //! What kind of input a file is: told by its content, not by its name.
 
 use crate::failure::Invalid;
+use corun_scenario::Located;
 use corun_scenario::limits::FILE_BYTES;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
 /// An input that can be compared under policies.
@@ -104,13 +105,15 @@ pub fn place(path: &Path) -> &Path {
     }
 }
 
-/// The folder that what a scenario names is relative to: its own, or where the command runs if it came from a
-/// pipe of the shell's or the standard input.
-pub fn folder(file: &str) -> &Path {
-    match file.starts_with("/dev/") {
-        true => Path::new(""),
-        false => Path::new(file).parent().unwrap_or(Path::new("")),
-    }
+/// The file that a scenario names, which is relative to its own folder, or to where the command runs if it is named on the
+/// command line or the scenario came from a pipe of the shell's or the standard input.
+pub fn named(file: &Located<String>) -> PathBuf {
+    let by = &*file.place.source;
+    let folder = match by.starts_with("/dev/") {
+        true => None,
+        false => Path::new(by).parent(),
+    };
+    folder.unwrap_or(Path::new("")).join(&file.value)
 }
 
 /// The text of a file in TOML: all of it, or enough for its reader to refuse it as too long.

@@ -3,6 +3,7 @@
 //! under that scheduler matches the recording. What a what-if is worth hangs on that match, so
 //! every command that replays says it first.
 
+use super::calibration;
 use super::progress::Progress;
 use super::runs::RunArgs;
 use super::schedulers;
@@ -98,7 +99,8 @@ pub fn case(
     let sets = sets
         .collect::<Result<Vec<_>, _>>()
         .map_err(Invalid::error)?;
-    let scenario = corun_scenario::read("--set", &text, &sets).map_err(Invalid::error)?;
+    let mut scenario = corun_scenario::read("--set", &text, &sets).map_err(Invalid::error)?;
+    calibration::load(&mut scenario)?;
     let case = scenario
         .cases
         .into_iter()
@@ -195,7 +197,7 @@ pub fn own_scheduler(recording: &Recording, told: &RecordedUnder) -> OwnSchedule
     };
     let known = told.name.or(recorded);
     let assumed = match said.as_deref() {
-        Some(scheduler::CORUN) => "fair",
+        Some(said) if scheduler::is_corun(said) => "fair",
         _ => "eevdf",
     };
     OwnScheduler {
@@ -306,7 +308,7 @@ fn meetings_note(recording: &Recording, meeting: &BTreeSet<VmId>) -> Option<Stri
         _ => format!("{waits}; elsewhere it goes on"),
     };
     Some(format!(
-        "{how} (assumed: --extremes replays it otherwise, too)"
+        "{how} (assumed: `corun compare --extremes` replays it otherwise, too)"
     ))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A file is read once, with the scenario, so that all runs are of the same text.
 
-use super::input::{first_strange, folder};
+use super::input::{first_strange, named};
 use crate::failure::Invalid;
 use corun_model::time::show;
 use corun_scenario::{Case, Problem, Problems, RtApp, Scenario, Vm, or_nearest};
@@ -20,12 +20,11 @@ use std::sync::Arc;
 /// # Errors
 /// [`Invalid`] if one cannot be read.
 pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
-    let folder = folder(&scenario.file);
     let mut problems = Problems::default();
     let mut texts: BTreeMap<PathBuf, Arc<str>> = BTreeMap::new();
     let vms = scenario.cases.iter_mut().flat_map(|case| &mut case.vms);
     for rt_app in vms.filter_map(|vm| vm.rt_app.as_mut()) {
-        let path = folder.join(&rt_app.file.value);
+        let path = named(&rt_app.file);
         if let Some(text) = texts.get(&path) {
             rt_app.text = Arc::clone(text);
             continue;

@@ -193,16 +193,14 @@ fn read_all(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
 
 /// The files that the cases name.
 fn files(scenario: &Scenario) -> Vec<PathBuf> {
-    let folder = input::folder(&scenario.file);
     let of_case = |case: &Case| {
         let programs = case.vms.iter().filter_map(|vm| vm.rt_app.as_ref());
-        let programs = programs.map(|rt_app| rt_app.file.value.clone());
+        let programs = programs.map(|rt_app| input::named(&rt_app.file));
         let calibrations = case.schedulers.policies.calibrations.iter();
-        let calibrations = calibrations.map(|said| said.file.value.clone());
+        let calibrations = calibrations.map(|said| input::named(&said.file));
         programs.chain(calibrations).collect::<Vec<_>>()
     };
-    let names = scenario.cases.iter().flat_map(of_case);
-    names.map(|name| folder.join(name)).collect()
+    scenario.cases.iter().flat_map(of_case).collect()
 }
 
 fn select(scenario: &mut Scenario, wanted: &[String]) -> anyhow::Result<()> {

@@ -206,7 +206,7 @@ fn anonymise(from: &Path, to: &Path) -> anyhow::Result<Progress> {
     // Nothing was written but, at most, a header.
     let _ = std::fs::remove_file(to);
     Err(Invalid::error(format!(
-        "{name}: {refused}: expected a recording by `corun record`, not packed with gzip"
+        "{name}: {refused}: expected a recording by `corun record`"
     )))
 }
 

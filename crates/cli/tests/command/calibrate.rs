@@ -50,6 +50,24 @@ fn what_is_found_is_written_read_and_refused_elsewhere() {
     assert!(message.contains("slice.LLFC: unknown key"), "{message}");
 }
 
+/// What the command line names is where the command runs, and is read for recordings, too.
+#[test]
+fn a_file_on_the_command_line_is_read_where_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("hosts")).unwrap();
+    scenario(&folder.path().join("hosts"), "8MB");
+    fs::write(folder.path().join("mine.toml"), "junk").unwrap();
+    let recording = "../../experiments/recordings/kvm-2pcpu-bursty-io-compute.ftrace.gz";
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join(recording);
+    for input in ["hosts/8MB.toml", &recording.to_string_lossy()] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_corun"));
+        command.args(["compare", "-q", input, "--policies", "aql"]);
+        command.args(["--set", "policy.aql.calibration=mine.toml"]);
+        let message = refused(command.current_dir(folder.path()).output().unwrap());
+        assert!(message.contains("mine.toml:1: "), "{message}");
+    }
+}
+
 #[test]
 fn who_slows_whom_down_fits_the_width_of_the_terminal() {
     for width in [40, 80, 200] {

@@ -75,6 +75,25 @@ fn a_copy_without_names_can_be_compared() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists"));
 }
 
+/// Recordings are packed to be sent around, and what is sent is to have no names.
+#[test]
+fn a_packed_recording_is_copied_without_names() {
+    let place = tempfile::tempdir().unwrap();
+    write(&place, "host.corun", &recording());
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_string();
+    let [plain, packed] = ["host.corun", "host.corun.gz"].map(at);
+    let gzip = std::process::Command::new("gzip")
+        .args(["-k", &plain])
+        .status();
+    assert!(gzip.unwrap().success());
+    let copies = [(plain, at("one.corun")), (packed, at("other.corun"))].map(|(from, to)| {
+        let made = corun(&["record", "--from", &from, "--anonymise", "-o", &to]);
+        assert!(made.status.success(), "{made:?}");
+        std::fs::read(to).unwrap()
+    });
+    assert!(!copies[0].is_empty() && copies[0] == copies[1]);
+}
+
 /// Anybody may call a VM so that a terminal does what its name says, or a page.
 #[test]
 fn names_obey_no_terminal_and_no_page() {

@@ -18,6 +18,7 @@ use crate::{inventory, namespaces, preflight, priority};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
 use corun_recording::native::{Anonymiser, Encoder, Entry};
+use corun_recording::scheduler::both;
 use corun_system::clock;
 use corun_system::procfs::Proc;
 use event::Raw;
@@ -318,7 +319,7 @@ impl Session {
         let last = scheduler::in_charge(&self.kernel, &self.daemon);
         if last != self.scheduler {
             // What is said last counts.
-            self.fact("scheduler", scheduler::both(&self.scheduler, &last));
+            self.fact("scheduler", both(&self.scheduler, &last));
         }
         self.settle(&mut probes);
         self.told = at;

@@ -23,14 +23,6 @@ pub(super) fn in_charge(kernel: &str, daemon: &Path) -> String {
     }
 }
 
-/// What a recording is to say that was begun under `first` and ended under `last`.
-pub(super) fn both(first: &str, last: &str) -> String {
-    match first == last {
-        true => first.to_string(),
-        false => format!("{first}, then {last}"),
-    }
-}
-
 fn of_corun(daemon: &Path) -> String {
     match socket::call_within::<InForce>(PATIENCE, daemon, &Command::Policy) {
         Ok(in_force) => scheduler::under(&in_force.policy),
@@ -91,11 +83,5 @@ mod tests {
     #[test]
     fn without_a_daemon_the_policy_is_not_known() {
         assert_eq!(of_corun(Path::new("/nonexistent/socket")), "corun");
-    }
-
-    #[test]
-    fn one_scheduler_after_the_other_is_neither() {
-        assert_eq!(both("corun fair", "corun fair"), "corun fair");
-        assert_eq!(both("EEVDF", "corun aql"), "EEVDF, then corun aql");
     }
 }

@@ -187,7 +187,7 @@ impl Rooms {
                 dealt[at].push(*member);
             }
         }
-        // Each evens two sockets out, and so many are enough, if weights do not differ much.
+        // Each evens two sockets out if weights are alike, and so many are enough then.
         for _ in 0..bound.len() {
             let Some(moves) = (0..dealt.len()).find_map(|full| self.moves(full, &dealt)) else {
                 break;
@@ -203,7 +203,8 @@ impl Rooms {
     }
 
     /// The fewest moves of members (from a socket, which of those there, to another) after which another socket has one more
-    /// and a full one has one less, and no less room than the other; `None`: there are none, or it has room.
+    /// and a full one has one less, and no less room than the other; `None`: there are none, or it has room. A socket is full as a
+    /// whole: who crowds others on a part of it stays.
     fn moves(&self, full: usize, dealt: &[Vec<Member>]) -> Option<Vec<(usize, usize, usize)>> {
         let lacks = self.room(&self.sockets[full], self.taken[full]);
         // By the move of which member there, and from where, a socket can have one more.
@@ -236,7 +237,7 @@ enum Point {
 }
 
 /// Deals members out, in order, in shares of their weight that are proportional to `sizes`: each
-/// goes to the share in which that point of it is. Without any size, to the first.
+/// goes to the share in which that point of it is.
 fn deal(members: &[Member], sizes: &[u128], point: Point) -> Vec<Vec<Member>> {
     let mut dealt = vec![Vec::new(); sizes.len()];
     let whole: u128 = sizes.iter().sum();

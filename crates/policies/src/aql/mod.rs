@@ -29,7 +29,7 @@ pub use calibration::{Calibration, Machine, Slices};
 pub use kind::{Kind, Type};
 pub use vtrs::Limits;
 
-use crate::cpusets::{self, Bound};
+use crate::cpusets;
 use crate::parts::{self, Part};
 use crate::quotas::{self, Claim, Whole};
 use crate::{AGNOSTIC, Policy, usable};
@@ -255,20 +255,17 @@ fn limit(seen: &Snapshot, allowed: &[&PcpuSet], parts: &[Part], members: &mut [M
     for part in parts {
         let want = part.members.iter().copied();
         let want: Vec<usize> = want.filter(|&at| members[at].weight > 0).collect();
-        let bound = |&at: &usize| Bound {
+        let claim = |&at: &usize| Claim {
             weight: members[at].weight,
             most: most[at],
-            allowed: *allowed[at],
-        };
-        let bound: Vec<Bound> = want.iter().map(bound).collect();
-        let claim = |(&at, most): (&usize, Nanos)| Claim {
-            weight: members[at].weight,
-            most,
             limit: Nanos::MAX,
             quotas: quotas[at],
         };
-        let most = cpusets::most(&bound, SEC);
-        let claims: Vec<Claim<'_>> = want.iter().zip(most).map(claim).collect();
+        let mut claims: Vec<Claim<'_>> = want.iter().map(claim).collect();
+        let allowed: Vec<PcpuSet> = want.iter().map(|&at| *allowed[at]).collect();
+        if allowed.iter().any(|it| *it != part.pcpus) {
+            cpusets::limit(&mut claims, &allowed, SEC, &whole);
+        }
         let time = u64::from(part.pcpus.len()) * SEC;
         let shares = quotas::shares(&claims, time, SEC, &whole);
         for (at, share) in want.into_iter().zip(shares) {

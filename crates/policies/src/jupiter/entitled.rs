@@ -9,7 +9,7 @@
 //! goes to the others, by their weights again. So does what a VM leaves to all.
 
 use super::vm::weight_among_vms;
-use crate::cpusets::{self, Bound};
+use crate::cpusets;
 use crate::filled::scaled;
 use crate::parts::Part;
 use crate::quotas::{self, Claim, Whole};
@@ -51,15 +51,6 @@ impl<'a> Claimant<'a> {
         scaled(self.most, period, SEC)
     }
 
-    /// What it is to others whose cpusets overlap with its own.
-    fn bound(&self, period: Nanos) -> Bound {
-        Bound {
-            weight: self.weight,
-            most: self.most(period),
-            allowed: self.allowed,
-        }
-    }
-
     /// What it claims of a period.
     fn claim(&self, period: Nanos) -> Claim<'a> {
         Claim {
@@ -85,12 +76,10 @@ pub(super) fn shares(vms: &[Claimant<'_>], parts: &[Part], period: Nanos) -> Vec
         let time = u64::from(part.pcpus.len()) * period;
         let members = part.members.iter();
         let mut claims: Vec<Claim<'_>> = members.map(|&at| vms[at].claim(period)).collect();
-        let is_free = |&at: &usize| vms[at].allowed == part.pcpus;
-        if !part.members.iter().all(is_free) {
-            let bound = part.members.iter().map(|&at| vms[at].bound(period));
-            let most = cpusets::most(&bound.collect::<Vec<_>>(), period);
-            let each = claims.iter_mut().zip(most);
-            each.for_each(|(claim, most)| claim.most = most);
+        let allowed = part.members.iter().map(|&at| vms[at].allowed);
+        let allowed: Vec<PcpuSet> = allowed.collect();
+        if allowed.iter().any(|it| *it != part.pcpus) {
+            cpusets::limit(&mut claims, &allowed, period, &whole);
         }
         let of_part = quotas::shares(&claims, time, period, &whole);
         for (&at, share) in part.members.iter().zip(of_part) {

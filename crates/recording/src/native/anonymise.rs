@@ -8,6 +8,7 @@
 
 use super::block::{Blocks, Damage, HEADER};
 use super::{Encoder, Entry};
+use crate::text::input;
 use crate::{names, scheduler};
 use corun_model::Nanos;
 use std::collections::BTreeMap;
@@ -77,12 +78,13 @@ pub struct Copied {
     pub damage: Option<Damage>,
 }
 
-/// Copies a recording without names, as far as it can be read.
+/// Copies a recording, packed with gzip or not, without names, as far as it can be read. The copy is not packed once more.
 ///
 /// # Errors
 /// [`Damage::Header`] and [`Damage::Io`] of the source; whatever writing says.
 pub fn anonymise(source: impl Read, mut out: impl Write) -> io::Result<Result<Copied, Damage>> {
-    let mut blocks = match Blocks::open(source) {
+    let unpacked = input::open(source).map_err(Damage::Io);
+    let mut blocks = match unpacked.and_then(Blocks::open) {
         Ok(blocks) => blocks,
         Err(damage) => return Ok(Err(damage)),
     };

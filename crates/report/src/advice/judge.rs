@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(found.policies[0].verdict, Verdict::Same);
         assert_eq!(found.confidence.level, Level::Medium);
         assert!(
-            found.summary[0].starts_with("No policy"),
+            found.summary[0].starts_with("Stay with"),
             "{:?}",
             found.summary
         );

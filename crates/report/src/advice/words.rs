@@ -36,8 +36,8 @@ pub(super) fn host(
     }
     let Some(choice) = choice else {
         let mut words = vec![format!(
-            "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error, treats \
-             VMs as alike, and lets none get less done or wait several times as long.",
+            "Stay with {}, under which vCPUs wait for {} of their time: what makes them wait less does so by no more than \
+             the error, or at the cost of some VM.",
             own.policy,
             percent(own.ready_share.median),
         )];

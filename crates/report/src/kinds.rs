@@ -7,6 +7,7 @@ use crate::results::{ClientResult, Run, VmResult, round};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// What is shown as one.
 pub(crate) struct Kind {
@@ -195,12 +196,13 @@ fn merged(all: &[&Value]) -> Value {
         Some(Value::Object(_)) => {
             let tables: Vec<&Map<String, Value>> =
                 there.iter().filter_map(|it| it.as_object()).collect();
-            let keys = tables.iter().flat_map(|table| table.keys());
+            // Each once: all have the same ones.
+            let keys: BTreeSet<&String> = tables.iter().flat_map(|table| table.keys()).collect();
             let of = |key: &String| {
                 let values: Vec<&Value> = tables.iter().filter_map(|it| it.get(key)).collect();
                 (key.clone(), merged(&values))
             };
-            Value::Object(keys.map(of).collect())
+            Value::Object(keys.into_iter().map(of).collect())
         }
         Some(other) => (*other).clone(),
     }

@@ -217,6 +217,14 @@ mod tests {
         kinds.into_iter().map(|kind| kind.name).collect()
     }
 
+    /// With each key merged once for each that has it, this would not end.
+    #[test]
+    fn thousands_are_merged_at_once() {
+        let one = serde_json::json!({ "io": { "wait": { "p50": 2.0, "p99": 4.0 } }, "vcpus": 1 });
+        let all = vec![&one; 4096];
+        assert_eq!(merged(&all), one);
+    }
+
     #[test]
     fn names_that_differ_in_their_number_only_are_one_kind() {
         let all = [

@@ -164,8 +164,8 @@ impl Rooms {
         left.map(|room| room.unwrap_or(0)).collect()
     }
 
-    /// Puts members into sockets of their cpusets, those with least choice first: each into the first one in which it
-    /// begins, and, once all are full, into the one with most room. Who is beyond what a socket has moves on to another with
+    /// Puts members into sockets of their cpusets, those with least choice first: each into the first one with room for
+    /// most of it, and, once all are full, into the one with most room. Who is beyond what a socket has moves on to another with
     /// more room, so that others can have the sockets that nobody else may use.
     fn bind(&mut self, mut bound: Vec<Member>) -> Vec<Vec<Member>> {
         let mut dealt = vec![Vec::new(); self.sockets.len()];
@@ -177,12 +177,12 @@ impl Rooms {
         };
         bound.sort_by_cached_key(choice); // stable
         for member in &bound {
-            let begins = self.of(member).find(|(_, room)| *room > 0);
+            let fits = (self.of(member)).find(|(_, room)| 2 * *room > self.cost(member));
             let widest = || {
                 self.of(member)
                     .max_by_key(|&(at, room)| (room, Reverse(at)))
             };
-            if let Some((at, _)) = begins.or_else(widest) {
+            if let Some((at, _)) = fits.or_else(widest) {
                 self.take(at, member, self.cost(member));
                 dealt[at].push(*member);
             }

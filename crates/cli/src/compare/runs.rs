@@ -42,7 +42,8 @@ pub struct RunArgs {
     pub seeds: Vec<Seeds>,
 
     /// Length of the measured part: seconds, or a number with a unit such as 500ms
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    // With a unit a negative one is no number to clap; it is refused with a reason where it is read.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<String>,
 
     /// Set any key of the scenario, such as vm.web.count=3; may be repeated

@@ -165,8 +165,14 @@ pub fn accepted(name: &str, known: &[&str]) -> String {
 /// What is accepted.
 pub fn known_host_policy(name: &str) -> Result<&'static corun_policies::PolicyInfo, String> {
     let known: Vec<&str> = corun_policies::known().map(|policy| policy.name).collect();
-    corun_policies::find(name)
-        .ok_or_else(|| format!("unknown policy {name:?}, {}", accepted(name, &known)))
+    let is_model = MODELS.iter().any(|model| model.name == name);
+    corun_policies::find(name).ok_or_else(|| match is_model {
+        true => format!(
+            "{name:?} is a model of another scheduler, for `corun compare` only; {}",
+            accepted(name, &known)
+        ),
+        false => format!("unknown policy {name:?}, {}", accepted(name, &known)),
+    })
 }
 
 /// A host under `policy`, with `load` to carry, in the run with `seed`.

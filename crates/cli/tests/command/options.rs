@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Options that say nothing, too much, or what is not heeded: none is passed over in silence.
 
-use crate::common::{Place, corun, fits_schema, left};
+use crate::common::{Place, corun, fits_schema, left, refused};
 use std::fs::OpenOptions;
 use std::process::{Command, Stdio};
 
@@ -63,6 +63,11 @@ fn seconds_may_have_decimals() {
     assert_eq!(run("0.05"), run("50ms"));
     let said = place.refused(&["compare", "in.toml", "--duration", "."]);
     assert!(said.contains("--duration"), "{said}");
+    let said = place.refused(&["compare", "in.toml", "--duration", "-1s"]);
+    assert!(
+        said.contains("--duration") && said.contains("-1s"),
+        "{said}"
+    );
     let window = "compare in.toml --policies cfs --trace t --trace-from 0.005 --trace-for 0.01";
     place.prints(&words(window));
 }
@@ -285,4 +290,14 @@ fn files_that_are_none_are_told_what_is_expected() {
         assert_eq!((code, out.as_str()), (Some(2), ""), "{line}: {err}");
         assert!(err.contains(expected), "{line}: {err}");
     }
+}
+
+/// `corun policies` lists models, too.
+#[test]
+fn a_model_is_no_policy_for_a_host() {
+    let said = refused(corun(&["host", "--policy", "cfs"]));
+    assert!(
+        said.contains("\"cfs\" is a model of another scheduler, for `corun compare` only; "),
+        "{said}"
+    );
 }

@@ -207,9 +207,8 @@ fn short(claims: &[Bound], groups: &[Group], free: &PcpuSet, period: Nanos) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::PcpuId;
-    use corun_model::Quota;
     use corun_model::time::SEC;
+    use corun_model::{PcpuId, Quota};
     use proptest::prelude::*;
 
     /// A group of vCPUs that weigh so much each, on these pCPUs.

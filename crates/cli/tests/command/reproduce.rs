@@ -549,3 +549,35 @@ fn the_documents_have_a_place_for_every_table() {
         assert!(names.contains(&place.as_str()), "there is no table {place}");
     }
 }
+
+/// The README's summary is of the scoreboard that is committed.
+#[test]
+fn the_readme_counts_as_the_scoreboard_does() {
+    let read = |file: &str| {
+        let text = fs::read_to_string(in_tree(file)).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let scoreboard = read("docs/claims.md");
+    let count = |what: &str| -> u32 {
+        let (before, _) = scoreboard.split_once(&format!(" {what}")).unwrap();
+        before.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let counts = [
+        "checked: ",
+        "exact, ",
+        "holds, ",
+        "close, ",
+        "direction, ",
+        "missed. Out",
+    ];
+    let [checked, exact, holds, close, direction, missed] = counts.map(count);
+    let near = close + direction;
+    let said = format!(
+        "{checked} claims that can be checked, {} are met: all {exact} exact ones, {holds} of the qualitative ones, \
+         and {near} quantitative ones",
+        exact + holds + near
+    );
+    let readme = read("README.md");
+    assert!(readme.contains(&said), "{said}");
+    assert!(readme.contains(&format!("those missed ({missed})")));
+}

@@ -243,8 +243,8 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> V
 fn limit(seen: &Snapshot, allowed: &[&PcpuSet], parts: &[Part], members: &mut [Member]) {
     let vcpus = || seen.vms.iter().flat_map(|vm| &vm.vcpus);
     let is_free = |part: &Part| part.members.iter().all(|&at| *allowed[at] == part.pcpus);
-    let none = seen.vms.iter().all(|vm| vm.quotas.is_empty());
-    if none && vcpus().all(|vcpu| vcpu.quota.is_none()) && parts.iter().all(is_free) {
+    let without_quotas = seen.vms.iter().all(|vm| vm.quotas.is_empty());
+    if without_quotas && vcpus().all(|vcpu| vcpu.quota.is_none()) && parts.iter().all(is_free) {
         return;
     }
     let most: Vec<Nanos> = vcpus().map(|vcpu| vcpu.most(SEC)).collect();

@@ -123,7 +123,7 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 		t->sum.wakeups++;
 		enter(t, TASK_READY, now);
 	} else if (t->state == TASK_THROTTLED) {
-		unpark(t, now);
+		unpark(p, t, now);
 	}
 	if (!ready) {
 		t->woken = 1;

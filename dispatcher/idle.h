@@ -19,7 +19,9 @@
 #define CORUN_IDLE_H
 
 #include "occupancy.h"
+#include "placement.h"
 #include "platform/platform.h"
+#include "pool.h"
 #include "timer.h"
 
 /*
@@ -27,6 +29,16 @@
  * takes the caches of a task for warm (sysctl_sched_migration_cost).
  */
 #define OFFER_AFTER 500000ull
+
+/* Does `p` stay where it was queued, wherever else pCPUs idle? As may_pull() has it. */
+static inline bool stays_put(struct task_struct *p)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+	u32 slot = t ? shared(t->vm) : NO_VM;
+	struct vm_ctx *vm = slot == NO_VM ? NULL : vm_at(slot);
+
+	return vm && placement_in(slot, vm) == PLACE_FIXED;
+}
 
 /* Calls any pCPU other than `cpu` that `p` may run on and that answers. */
 RARE void call_any(struct task_struct *p, s32 cpu)
@@ -36,7 +48,7 @@ RARE void call_any(struct task_struct *p, s32 cpu)
 	for_each_allowed (i, p) {
 		struct cpu_ctx *c = cpu_at(i);
 
-		if (!c || i == cpu || !shared(c->idle) || !answers(i))
+		if (!c || i == cpu || !shared(c->idle) || !pool_admits(p, i) || !answers(i))
 			continue;
 		kick(i, KICK_IDLE);
 		break;
@@ -44,9 +56,9 @@ RARE void call_any(struct task_struct *p, s32 cpu)
 }
 
 /*
- * Calls an idle pCPU other than `cpu` that `p` may run on, if there is one: preferably with the
- * same last-level cache, and of these one of an idle core. If a task of a higher class has that
- * one, any other. Is there one?
+ * Calls an idle pCPU other than `cpu` that may pull `p` from there, if there is one: preferably
+ * with the same last-level cache, and of these one of an idle core. If a task of a higher class has
+ * that one, any other. Is there one?
  */
 RARE bool call_other(struct task_struct *p, s32 cpu)
 {
@@ -54,11 +66,13 @@ RARE bool call_other(struct task_struct *p, s32 cpu)
 	u32 best_rank = 4;
 	s32 i;
 
+	if (stays_put(p))
+		return false;
 	for_each_allowed (i, p) {
 		struct cpu_ctx *c = cpu_at(i);
 		u32 rank;
 
-		if (!c || i == cpu || !shared(c->idle))
+		if (!c || i == cpu || !shared(c->idle) || !pool_admits(p, i))
 			continue;
 		rank = 2 * (llc_of(i) != llc_of(cpu)) + shares_core(i);
 		if (rank < best_rank) {

@@ -53,15 +53,22 @@
  */
 #define PLACE_AGAIN 2
 
+/* How vCPUs of `vm`, in a slot of the table, are placed. */
+static inline u32 placement_in(u32 slot, struct vm_ctx *vm)
+{
+	struct vm_conf *conf = vm_conf_in(slot, vm);
+
+	return conf ? shared(conf->placement) : knobs.placement;
+}
+
 /* Threads that serve a VM (I/O threads, vhost) are in its pool if the control loop says so. */
 static inline u32 placement_of(struct task_struct *p, struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
-	struct vm_conf *conf = vm ? vm_conf_of(t, vm) : NULL;
 
 	if (!vm)
 		return pool_of(task_conf_of(p)) ? PLACE_POOL : PLACE_FREE;
-	return conf ? shared(conf->placement) : knobs.placement;
+	return placement_in(t->vm, vm);
 }
 
 /* The home of `t` under fixed and core placement; NO_PCPU if it has none that it may use. */

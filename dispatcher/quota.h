@@ -461,7 +461,6 @@ static inline u64 clock_of(struct task_ctx *t)
 static inline void clock_goes_on(struct task_ctx *t)
 {
 	t->vtime += clock_of(t) - t->parked_clock;
-	t->parked_clock = clock_of(t);
 }
 
 /*
@@ -478,9 +477,20 @@ static inline void starts_again(struct task_struct *p, struct task_ctx *t)
 	t->clock_cpu = t->parked_for;
 }
 
+/* In how many ns may `parked` be released? */
+static inline u64 release_wait(struct parked *parked, u64 now)
+{
+	u64 wait = quota_wait(parked->group, parked->since, now);
+	u64 end = parked->since + PARK_MAX;
+
+	if (!before(now, end))
+		return 0;
+	return end - now < wait ? end - now : wait;
+}
+
 /*
- * How far from its clock is the one that is owed most, of the tasks parked on `cpu` that are due
- * and looked at? Below 0: so much it is owed. Not CALLED, as release_one().
+ * How far from its clock is the one that is owed most, of the tasks parked on `cpu` that are about
+ * to return? Below 0: so much it is owed. Not CALLED, as release_one().
  */
 static inline s64 least_lead(s32 cpu, u64 now)
 {
@@ -495,7 +505,7 @@ static inline s64 least_lead(s32 cpu, u64 now)
 
 		if (before(now, queued_vtime(p)) || looked++ == RELEASE_MOST)
 			break;
-		if (!look_at_parked(p, &parked))
+		if (!look_at_parked(p, &parked) || release_wait(&parked, now))
 			continue;
 		lead = unranged(LEAD_NONE + parked.vtime - parked.clock, unknown);
 		if (below(lead, least, unknown))
@@ -558,17 +568,6 @@ static inline void call_back(struct task_struct *p, struct cpu_ctx *c, struct pa
 struct again {
 	u64 wait;
 };
-
-/* In how many ns may `parked` be released? */
-static inline u64 release_wait(struct parked *parked, u64 now)
-{
-	u64 wait = quota_wait(parked->group, parked->since, now);
-	u64 end = parked->since + PARK_MAX;
-
-	if (!before(now, end))
-		return 0;
-	return end - now < wait ? end - now : wait;
-}
 
 /*
  * Looks at the task parked on `cpu` that is due first. It is queued again if it has something left,

@@ -120,11 +120,11 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 		notice_new_vcpu(p, t, id);
 }
 
-/* `t`, which was throttled, becomes ready. */
-RARE void unpark(struct task_ctx *t, u64 now)
+/* `t`, which was throttled, becomes ready: it woke, or is queued anew since it was changed. */
+RARE void unpark(struct task_struct *p, struct task_ctx *t, u64 now)
 {
+	starts_again(p, t);
 	quota_returns(t);
-	clock_goes_on(t);
 	enter(t, TASK_READY, now);
 }
 

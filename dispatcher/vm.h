@@ -21,12 +21,18 @@ static inline struct vm_ctx *vm_of(struct task_ctx *t)
 	return t->vm == NO_VM ? NULL : vm_at(t->vm);
 }
 
-/* What the policy wants for the VM of `t`; NULL: nothing, so the host's defaults hold. */
-static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
+/* What the policy wants for `vm`, in a slot of the table; NULL: nothing, so the defaults hold. */
+static inline struct vm_conf *vm_conf_in(u32 slot, struct vm_ctx *vm)
 {
-	struct vm_conf *conf = vm_conf_at(t->vm);
+	struct vm_conf *conf = vm_conf_at(slot);
 
 	return conf && shared(conf->id) == shared(vm->id) ? conf : NULL;
+}
+
+/* The same for `vm`, the VM of `t`. */
+static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
+{
+	return vm_conf_in(t->vm, vm);
 }
 
 /* How often a free slot is looked for: other CPUs may take the same one first. */

@@ -256,6 +256,70 @@ fn who_is_due_and_has_nothing_left_is_passed_over_once() {
     assert!(host.delay > 100 * MS, "next in {} ns", host.delay);
 }
 
+/// Two tasks of these cgroups are parked on pCPU 0, where another one runs on for 20 ms; then both are due.
+fn two_are_due(groups: [u32; 2], leads: [i64; 2]) -> Native<Host> {
+    let mut native = host(1, 3, |number| {
+        groups.get(number as usize).copied().unwrap_or(0)
+    });
+    wake(&mut native, 2, 1);
+    native.services().take(2);
+    native.running(1, 0, 2);
+    for place in 0..2 {
+        native.configure_group(place, quota(MS, 10 * MS));
+        // SAFETY: a cgroup's books, and nobody is at work on them now.
+        unsafe {
+            let books = native.groups().add(place);
+            (*books).left = 0;
+            (*books).period_end = 10 * MS;
+        }
+    }
+    // SAFETY: a pCPU's books, and nobody is at work on them now.
+    unsafe { (*native.cpus()).vnow = SEC };
+    for (task, lead) in leads.into_iter().enumerate() {
+        wake(&mut native, task, 1);
+        native.task(task).ctx.vtime = SEC.wrapping_add_signed(lead);
+    }
+    assert_eq!(native.services().waiting(PARKED), 2, "they are parked");
+    // SAFETY: as above.
+    unsafe { (*native.cpus()).vnow = SEC + 20 * MS };
+    native
+}
+
+/// One that is owed much stays parked, since its own quota owes for long: it does not keep another one from being as near to
+/// the clock as one that slept.
+#[test]
+fn who_stays_parked_is_no_measure_for_who_returns() {
+    let back_at = |debt: i64| {
+        let mut native = two_are_due([1, 2], [-60 * MS as i64, MS as i64]);
+        // SAFETY: a cgroup's books, and nobody is at work on them now.
+        unsafe { (*native.groups()).left = -debt };
+        native.release(11 * MS, 0);
+        let host = native.services();
+        (host.waiting(PARKED), host.places[&1])
+    };
+    let ((both, beside), (one, alone)) = (back_at(0), back_at(10 * SEC as i64));
+    assert_eq!((both, one), (0, 1));
+    assert_eq!(
+        beside.1,
+        SEC + 21 * MS,
+        "it goes after one that is owed 60 ms"
+    );
+    assert!(alone.1 < SEC + 20 * MS, "{alone:?}");
+}
+
+/// A task that returns and is changed before it runs (its affinity, say) keeps the place that it was given.
+#[test]
+fn who_is_changed_after_a_release_has_waited_all_the_same() {
+    let mut native = two_are_due([1, 1], [MS as i64, MS as i64]);
+    native.release(11 * MS, 0);
+    let given = native.services().places[&0];
+    assert!(given.0 == 0 && given.1 < SEC + 20 * MS, "{given:?}");
+    native.services().take(0);
+    native.enqueue(12 * MS, 0, 0);
+    let placed = native.services().places[&0];
+    assert_eq!((placed.0, placed.1), (given.0, given.1));
+}
+
 /// A pCPU looks for a task to pull. The move fails, and the kernel has unlocked the runqueue for it: meanwhile a task that
 /// woke has been given the pCPU. Its own task must not keep it then.
 #[test]

@@ -306,7 +306,7 @@ pub(crate) fn in_pools(members: &[usize]) -> Box<dyn Policy> {
 }
 
 /// A policy that always says the same.
-struct Fixed(Plan);
+pub(crate) struct Fixed(pub(crate) Plan);
 
 impl Policy for Fixed {
     fn period(&self) -> Nanos {

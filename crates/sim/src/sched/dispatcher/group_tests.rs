@@ -4,10 +4,14 @@
 use super::Dispatcher;
 use super::tests::{params, run_gangs};
 use crate::load::{Cgroup, Cgroups, Pattern, Patterns, Quota};
+use crate::testing::shared::Fixed;
 use crate::testing::{self, Does, Job, Jobs, host};
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
-use corun_model::{DispatcherParams, Gang, Nanos, Placement, Plan, Slots, Snapshot, VmSeen};
+use corun_model::{
+    DispatcherParams, Gang, Nanos, PcpuId, Placement, Plan, Pool, Slots, Snapshot, TaskId,
+    TaskPlan, VmId, VmPlan, VmSeen,
+};
 use corun_policies::{Policy, Settings, find};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -332,6 +336,58 @@ fn a_quota_is_also_for_who_has_a_neighbour() {
         assert_near(&[seen[0] + seen[1]], &[whole], 0.03);
         // One of four pCPUs. Under the kernel's scheduler it has a fourth of the quota (less, where that is much).
         assert!(seen[0] > 0.1 * whole, "{time} in {period}: {seen:?}");
+    }
+}
+
+/// The same where a pCPU idles that none of them is let onto: their pool or their homes do not have it.
+#[test]
+fn an_idle_pcpu_is_no_help_to_who_may_not_go_there() {
+    for placement in [Placement::Pool, Placement::Fixed] {
+        let groups = vec![
+            quota(8 * MS, 20 * MS),
+            weighs(100, Some(0)),
+            weighs(100, Some(0)),
+            PLAIN,
+        ];
+        let mut vcpus = hogs(3, 1);
+        vcpus.splice(1..2, (0..3).map(|n| Pattern::hog(Some((1, n)))));
+        vcpus.push(Pattern {
+            run: MS,
+            sleep: 50 * MS,
+            allowed: "4".parse().unwrap(),
+            ..Pattern::hog(None)
+        });
+        let homes = [0, 1, 2, 3, 0].map(PcpuId);
+        let home = |(task, home): (usize, &PcpuId)| TaskPlan {
+            home: (placement == Placement::Fixed).then_some(*home),
+            pool: (placement == Placement::Pool).then_some(usize::from(home.0 > 0)),
+            ..TaskPlan::of(TaskId::from(task))
+        };
+        let pool = |pcpus: &[u32]| Pool {
+            slice: 3 * MS,
+            pcpus: pcpus.iter().copied().map(PcpuId).collect(),
+        };
+        let plan = Plan {
+            vms: (0..3)
+                .map(|vm| VmPlan::placed(VmId(vm), placement))
+                .collect(),
+            tasks: homes.iter().enumerate().map(home).collect(),
+            pools: vec![pool(&[0]), pool(&[1, 2, 3])],
+            ..Plan::default()
+        };
+        let cgroups = Cgroups {
+            all: groups,
+            of_vms: [1, 2, 3].map(Some).to_vec(),
+            ..Cgroups::default()
+        };
+        let load = Patterns::new(vcpus, &[None; 3], 1).in_cgroups(cgroups);
+        let params = params(5);
+        let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+        let outcome = Simulation::new(params, Box::new(dispatcher), Box::new(load), None)
+            .with_policy(Box::new(Fixed(plan)))
+            .run(SEC, 11 * SEC, |_| {});
+        let seen = shares(&outcome, 4);
+        assert!(seen[0] > 0.02, "{placement:?}: {seen:?}");
     }
 }
 

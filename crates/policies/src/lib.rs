@@ -32,7 +32,7 @@ mod wanting;
 pub mod weighing;
 
 pub use affinity::Affinity;
-pub use aql::Aql;
+pub use aql::{Aql, AqlParams};
 pub use balance::Balance;
 pub use balance_load::BalanceLoad;
 pub use calm::Calm;
@@ -44,7 +44,7 @@ pub use fair::Fair;
 pub use jupiter::{Jupiter, JupiterParams};
 pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, Reach, all, find, known, names, parameters};
-pub use settings::{AGNOSTIC, Field, SettingError, Settings};
+pub use settings::{AGNOSTIC, Field, OWN, SettingError, Settings};
 pub use vslicer::{VSlicer, VSlicerSlices};
 pub use vsmtio::{VsmtIo, VsmtIoParams};
 pub use vturbo::{VTurbo, VTurboPools};

@@ -168,7 +168,12 @@ static ALL: [PolicyInfo; 15] = [
         threads: 1,
         reach: Reach::Places,
         parameters: VSlicer::parameters,
-        make: |settings| Box::new(VSlicer::new(settings.vslicer, settings.aql.limits)),
+        make: |settings| {
+            Box::new(VSlicer::new(
+                settings.vslicer,
+                settings.aql.calibration.limits,
+            ))
+        },
     },
     PolicyInfo {
         name: "vturbo",
@@ -177,7 +182,12 @@ static ALL: [PolicyInfo; 15] = [
         threads: 1,
         reach: Reach::Binds,
         parameters: VTurbo::parameters,
-        make: |settings| Box::new(VTurbo::new(settings.vturbo, settings.aql.limits)),
+        make: |settings| {
+            Box::new(VTurbo::new(
+                settings.vturbo,
+                settings.aql.calibration.limits,
+            ))
+        },
     },
     PolicyInfo {
         name: "microsliced",

@@ -220,6 +220,9 @@ pub struct HostResult {
     pub vcpu_migrations_per_s: f64,
     /// Share of pCPU time that was idle.
     pub idle_share: f64,
+    /// Tasks, vCPUs or not, that run or want to, for each pCPU; mean over time. Not those that a quota keeps from it.
+    #[serde(default)]
+    pub runqueue_mean: f64,
     /// Contended acquisitions of spin locks of kernels in all guests; mutexes do not count.
     pub lock_waits: u64,
     /// Mean wait for a contended spin lock in all guests; null if there was none.

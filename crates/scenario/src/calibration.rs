@@ -12,6 +12,11 @@ use corun_policies::aql::{Calibration, Machine};
 use corun_policies::{Settings, vsmtio};
 use std::collections::BTreeMap;
 
+/// What a file of types says of slices.
+const SLICES: [&str; 6] = ["default", "IOInt", "ConSpin", "LLCF", "LLCO", "LoLCF"];
+/// And of the limits between types.
+const LIMITS: [&str; 4] = ["io_events", "pause_exits", "llc_references", "llc_misses"];
+
 /// A calibration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalibrationFile {
@@ -64,16 +69,17 @@ impl Calibrated {
         self.put_into(&mut settings);
         let policy = corun_policies::find(self.policy());
         let mut values = policy.map_or_else(BTreeMap::new, |policy| settings.values(policy));
-        if let Self::VsmtIo(_) = self {
-            values.retain(|key, _| symbiosis::COEFFICIENTS.contains(&key.as_str()));
-        }
+        values.retain(|key, _| match self {
+            Self::VsmtIo(_) => symbiosis::COEFFICIENTS.contains(&key.as_str()),
+            Self::Aql(_) => SLICES.contains(&key.as_str()) || LIMITS.contains(&key.as_str()),
+        });
         values
     }
 
     /// Puts it into the settings of policies.
     pub fn put_into(&self, settings: &mut Settings) {
         match self {
-            Self::Aql(found) => settings.aql = *found,
+            Self::Aql(found) => settings.aql.calibration = *found,
             Self::VsmtIo(found) => settings.vsmtio.calibrate(found),
         }
     }
@@ -153,20 +159,18 @@ fn machine(top: &Reader<'_>) -> Option<Machine> {
 
 /// AQL's: slices of types, limits between them.
 fn of_types(top: &Reader<'_>) -> Option<Calibrated> {
-    let slice_keys = ["default", "IOInt", "ConSpin", "LLCF", "LLCO", "LoLCF"];
-    let slices = within(top, "slice", &slice_keys);
-    let limit_keys = ["io_events", "pause_exits", "llc_references", "llc_misses"];
-    let limits = within(top, "limit", &limit_keys);
+    let slices = within(top, "slice", &SLICES);
+    let limits = within(top, "limit", &LIMITS);
     let (slices, limits) = (slices?, limits?);
     let mut settings = Settings::default();
-    for key in slice_keys {
+    for key in SLICES {
         setting(&slices, &mut settings, "aql", key);
     }
-    for key in limit_keys {
+    for key in LIMITS {
         setting(&limits, &mut settings, "aql", key);
     }
     [slices, limits].iter().for_each(Reader::finish);
-    Some(Calibrated::Aql(settings.aql))
+    Some(Calibrated::Aql(settings.aql.calibration))
 }
 
 #[cfg(test)]

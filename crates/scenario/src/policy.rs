@@ -8,7 +8,7 @@ use crate::calibration::Calibrated;
 use crate::problem::Located;
 use crate::reader::Reader;
 use corun_model::{Nanos, time};
-use corun_policies::{AGNOSTIC, Field, Settings};
+use corun_policies::{Field, Settings};
 use std::ops::RangeInclusive;
 
 /// `[policy]`.
@@ -91,7 +91,7 @@ pub(crate) fn setting(
         Some(Field::Time(time, range)) => set(time, table.duration(key, range)),
         Some(Field::Whole(number, range)) => set(number, table.whole(key, range)),
         Some(Field::Limit(number, range)) => set(number, table.whole(key, range).map(u64::from)),
-        Some(Field::Best(slice, range)) => set(slice, best(table, key, &range)),
+        Some(Field::Slice(slice, range, none)) => set(slice, optional(table, key, &range, none)),
         Some(Field::Switch(on)) => set(on, table.flag(key)),
         None => {}
     }
@@ -103,20 +103,21 @@ fn set<T>(value: &mut T, said: Option<T>) {
     }
 }
 
-/// The best slice of a type, or that it does not matter.
-fn best(
+/// A slice, or the word for that there is none.
+fn optional(
     table: &Reader<'_>,
     key: &'static str,
     range: &RangeInclusive<Nanos>,
+    none: &str,
 ) -> Option<Option<Nanos>> {
     let said = table.located(key)?;
-    if said.value == AGNOSTIC {
+    if said.value == none {
         return Some(None);
     }
     let slice = time::parse(&said.value).filter(|slice| range.contains(slice));
     if slice.is_none() {
         let (least, most) = (time::show(*range.start()), time::show(*range.end()));
-        let expected = format!("a duration from {least} to {most}, or {AGNOSTIC:?}");
+        let expected = format!("a duration from {least} to {most}, or {none:?}");
         table.problem(key, format!("found {:?}, expected {expected}", said.value));
     }
     slice.map(Some)

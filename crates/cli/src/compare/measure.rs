@@ -186,8 +186,21 @@ fn host(outcome: &Outcome, pcpus: u32) -> HostResult {
         switches_between_vcpus_per_s: rate(outcome.switches_between_vcpus),
         vcpu_migrations_per_s: rate(vcpus.map(|totals| totals.migrations).sum()),
         idle_share: round(outcome.idle_share),
+        runqueue_mean: round(runqueue(pcpus, outcome)),
         lock_waits,
         lock_wait_mean_us: (lock_waits > 0).then(|| micros(waited / lock_waits as f64)),
+    }
+}
+
+/// How many tasks run or are ready, for each pCPU.
+fn runqueue(pcpus: u32, outcome: &Outcome) -> f64 {
+    let queued = |(_, _, totals): &(String, bool, Totals)| (totals.run + totals.ready) as f64;
+    let queued: f64 = outcome.tasks.iter().map(queued).sum();
+    let throttled: Nanos = outcome.vms.iter().map(|vm| vm.throttled).sum();
+    let time = outcome.measured as f64 * f64::from(pcpus);
+    match time > 0.0 {
+        true => (queued - throttled as f64) / time,
+        false => 0.0,
     }
 }
 

@@ -97,6 +97,24 @@ fn vcpus_may_be_bound_one_by_one() {
     }
 }
 
+/// Three vCPUs that compute on two pCPUs are one and a half for each, and what a quota keeps waiting is none.
+#[test]
+fn runqueues_are_as_long_as_what_wants_to_run() {
+    let vm = "vcpus = 3\n[[vm.web.thread]]\ncount = 3\nprogram = \"loop { compute 1ms; count 1 rounds }\"\n";
+    for (quota, least, most) in [("", 1.49, 1.6), ("cpu_max = \"30ms/100ms\"\n", 0.14, 0.3)] {
+        let text = format!(
+            "[host]\npcpus = 2\nhousekeeping = 0\n[run]\nduration = \"2s\"\n[vm.web]\n{quota}{vm}"
+        );
+        let place = Place::with("runqueues", "queued.toml", &text);
+        for policy in ["cfs", "eevdf", "fair", "balance"] {
+            let line = ["compare", "queued.toml", "--policies", policy, "--json"];
+            let mean = place.json(&line)["runs"][0]["host"]["runqueue_mean"].as_f64();
+            let mean = mean.unwrap();
+            assert!((least..most).contains(&mean), "{policy} {quota}: {mean}");
+        }
+    }
+}
+
 /// Two vCPUs that want one lock all the time: one of them spins, but for what pause-loop exits take.
 #[test]
 fn what_a_guests_kernel_does_is_told() {

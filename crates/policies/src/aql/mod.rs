@@ -32,7 +32,7 @@ pub use vtrs::Limits;
 use crate::cpusets;
 use crate::parts::{self, Part};
 use crate::quotas::{self, Claim, Whole};
-use crate::{AGNOSTIC, Policy, usable};
+use crate::{AGNOSTIC, OWN, Policy, usable};
 use cluster::{Member, Pooled};
 use corun_model::time::SEC;
 use corun_model::{
@@ -42,10 +42,19 @@ use corun_model::{
 use recognise::Recogniser;
 use std::iter::repeat_n;
 
+/// How it decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AqlParams {
+    /// What the machine is like.
+    pub calibration: Calibration,
+    /// One slice for all pools, which are made as if each had its own, ns: what slices are good for (Figure 7).
+    pub uniform: Option<Nanos>,
+}
+
 /// Pools by type.
 #[derive(Clone, Debug, Default)]
 pub struct Aql {
-    calibration: Calibration,
+    params: AqlParams,
     recogniser: Recogniser,
     /// Of each part that cpusets divide the host into.
     pools: Vec<(PcpuSet, Vec<Pooled>)>,
@@ -65,10 +74,10 @@ struct Divided {
 }
 
 impl Aql {
-    /// With what calibration found.
-    pub fn new(calibration: Calibration) -> Self {
+    /// With these parameters.
+    pub fn new(params: AqlParams) -> Self {
         Self {
-            calibration,
+            params,
             ..Self::default()
         }
     }
@@ -81,7 +90,7 @@ impl Aql {
         let make = |part: &Divided| {
             let same = self.pools.iter().find(|(pcpus, _)| *pcpus == part.pcpus);
             let before = same.map_or(&[][..], |(_, pools)| pools);
-            let slices = &self.calibration.slices;
+            let slices = &self.params.calibration.slices;
             let pools =
                 cluster::cluster(&part.members, &part.sockets, &part.cpusets, slices, before);
             (part.pcpus, pools)
@@ -103,6 +112,13 @@ impl Aql {
         )];
         rows.extend(slices(&default.slices));
         rows.extend(limits(&default.limits));
+        rows.push(Parameter::new(
+            "policy.aql.uniform",
+            "one slice for all pools, which are made as they are without: what clustering does by itself",
+            Value::Choice(OWN),
+            "AQL_Sched, EuroSys 2016, §4.2, Figure 7: 1, 30 and 90 ms",
+            "1, 30, 90 ms (docs/aql.md)",
+        ));
         rows
     }
 }
@@ -191,13 +207,21 @@ impl Policy for Aql {
     }
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
-        self.recogniser.look(seen, &self.calibration.limits);
+        self.recogniser.look(seen, &self.params.calibration.limits);
         let members = members(seen, |task| self.recogniser.wanting(task));
         self.make_pools(divided(seen, members));
         let pools = self.pools.iter().flat_map(|(_, pools)| pools);
         let pools = pools.map(|pool| (pool.slice, pool.pcpus, &pool.members[..]));
-        let wish = |task| self.calibration.slices.best(self.recogniser.of(task).kind);
+        let wish = |task| {
+            self.params
+                .calibration
+                .slices
+                .best(self.recogniser.of(task).kind)
+        };
         pooled(seen, plan, &pools.collect::<Vec<_>>(), wish);
+        if let Some(slice) = self.params.uniform {
+            plan.pools.iter_mut().for_each(|pool| pool.slice = slice);
+        }
     }
 
     fn wants_signals(&self) -> bool {

@@ -75,6 +75,25 @@ fn from_counters_to_pools() {
     assert!(policy.status().notes.is_empty());
 }
 
+/// Figure 7: the pools are the same, and all have one slice.
+#[test]
+fn one_slice_for_all_leaves_pools_as_they_are() {
+    use Kind::{IoInt, Llcf, Llco};
+    let seen = host(&[IoInt, Llcf, IoInt, Llco, IoInt, Llcf, IoInt, Llcf]);
+    let own = settled(&mut Aql::default(), &seen);
+    assert!(own.pools.len() > 1, "{own:?}");
+    for slice in [MS, 30 * MS, 90 * MS] {
+        let mut policy = Aql::new(AqlParams {
+            uniform: Some(slice),
+            ..AqlParams::default()
+        });
+        let plan = settled(&mut policy, &seen);
+        let pcpus = |plan: &Plan| plan.pools.iter().map(|it| it.pcpus).collect::<Vec<_>>();
+        assert_eq!((pcpus(&plan), plan.tasks), (pcpus(&own), own.tasks.clone()));
+        assert!(plan.pools.iter().all(|pool| pool.slice == slice));
+    }
+}
+
 /// How many pCPUs those with slices of 1 ms have of four, beside as many with slices of 90.
 fn quick_ones_have(set: impl Fn(&mut Snapshot)) -> u32 {
     let mut seen = snapshot(4, &[4, 4]);
@@ -420,7 +439,7 @@ proptest! {
                 let before = pools(&policy);
                 ask(&mut policy, &seen);
                 let members = members(&seen, |task| policy.recogniser.wanting(task));
-                let anew = cluster::cluster(&members, &seen.host.llcs, &[], &policy.calibration.slices, &before);
+                let anew = cluster::cluster(&members, &seen.host.llcs, &[], &policy.params.calibration.slices, &before);
                 prop_assert_eq!(pools(&policy), anew);
             }
         }

@@ -3,7 +3,7 @@
 //! settings, from a scenario, from the command line or from the daemon's socket.
 
 use super::Settings;
-use crate::aql::Calibration;
+use crate::aql::AqlParams;
 use crate::{JupiterParams, VsmtIoParams};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Boost, Nanos, Skew, time};
@@ -18,14 +18,16 @@ pub enum Field<'a> {
     Whole(&'a mut u32, RangeInclusive<u32>),
     /// A limit between AQL's types.
     Limit(&'a mut u64, RangeInclusive<u32>),
-    /// The best slice of one of AQL's types, ns; `None`: it does not matter, written [`AGNOSTIC`].
-    Best(&'a mut Option<Nanos>, RangeInclusive<Nanos>),
+    /// A slice that need not be said, ns, and the word for `None`.
+    Slice(&'a mut Option<Nanos>, RangeInclusive<Nanos>, &'static str),
     /// On or off.
     Switch(&'a mut bool),
 }
 
 /// What a best slice is called that does not matter.
 pub const AGNOSTIC: &str = "agnostic";
+/// How it is said that each of AQL's pools has a slice of its own.
+pub const OWN: &str = "own";
 /// What only a simulator can see or do, by policy and key: no host takes these.
 pub(super) const SIMULATED: [(&str, &str); 1] = [("vsmtio", "guests")];
 
@@ -112,19 +114,21 @@ fn jupiter<'a>(params: &'a mut JupiterParams, key: &str) -> Option<Field<'a>> {
     })
 }
 
-fn aql<'a>(calibration: &'a mut Calibration, key: &str) -> Option<Field<'a>> {
-    let (slices, limits) = (&mut calibration.slices, &mut calibration.limits);
+fn aql<'a>(params: &'a mut AqlParams, key: &str) -> Option<Field<'a>> {
+    let found = &mut params.calibration;
+    let (slices, limits) = (&mut found.slices, &mut found.limits);
     Some(match key {
         "default" => Field::Time(&mut slices.default, SLICE),
-        "IOInt" => Field::Best(&mut slices.io_int, SLICE),
-        "ConSpin" => Field::Best(&mut slices.con_spin, SLICE),
-        "LLCF" => Field::Best(&mut slices.llcf, SLICE),
-        "LLCO" => Field::Best(&mut slices.llco, SLICE),
-        "LoLCF" => Field::Best(&mut slices.lo_lcf, SLICE),
+        "IOInt" => Field::Slice(&mut slices.io_int, SLICE, AGNOSTIC),
+        "ConSpin" => Field::Slice(&mut slices.con_spin, SLICE, AGNOSTIC),
+        "LLCF" => Field::Slice(&mut slices.llcf, SLICE, AGNOSTIC),
+        "LLCO" => Field::Slice(&mut slices.llco, SLICE, AGNOSTIC),
+        "LoLCF" => Field::Slice(&mut slices.lo_lcf, SLICE, AGNOSTIC),
         "io_events" => Field::Limit(&mut limits.io_events, LIMIT),
         "pause_exits" => Field::Limit(&mut limits.pause_exits, LIMIT),
         "llc_references" => Field::Limit(&mut limits.llc_references, LIMIT),
         "llc_misses" => Field::Limit(&mut limits.llc_misses, LIMIT),
+        "uniform" => Field::Slice(&mut params.uniform, SLICE, OWN),
         _ => return None,
     })
 }
@@ -168,7 +172,7 @@ impl Field<'_> {
             Self::Time(time, _) => time::exact(**time),
             Self::Whole(number, _) => number.to_string(),
             Self::Limit(number, _) => number.to_string(),
-            Self::Best(slice, _) => slice.map_or_else(|| AGNOSTIC.to_string(), time::exact),
+            Self::Slice(slice, _, none) => slice.map_or_else(|| none.to_string(), time::exact),
             Self::Switch(on) => on.to_string(),
         }
     }
@@ -188,10 +192,10 @@ impl Field<'_> {
             }
             Self::Whole(number, range) => *number = whole(range)?,
             Self::Limit(number, range) => *number = whole(range)?.into(),
-            Self::Best(slice, _) if text == AGNOSTIC => *slice = None,
-            Self::Best(slice, range) => {
+            Self::Slice(slice, _, none) if text == none => *slice = None,
+            Self::Slice(slice, range, none) => {
                 let said = time::parse(text).filter(|said| range.contains(said));
-                let accepted = || "a time from 100 µs to 1 s, or agnostic".to_string();
+                let accepted = || format!("a time from 100 µs to 1 s, or {none}");
                 *slice = Some(said.ok_or_else(accepted)?);
             }
             Self::Switch(on) => {

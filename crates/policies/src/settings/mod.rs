@@ -3,9 +3,9 @@
 
 mod fields;
 
-pub use fields::{AGNOSTIC, Field};
+pub use fields::{AGNOSTIC, Field, OWN};
 
-use crate::aql::Calibration;
+use crate::aql::AqlParams;
 use crate::vslicer::VSlicerSlices;
 use crate::vturbo::VTurboPools;
 use crate::{
@@ -32,7 +32,7 @@ pub struct Settings {
     /// `jupiter`.
     pub jupiter: JupiterParams,
     /// `aql`.
-    pub aql: Calibration,
+    pub aql: AqlParams,
     /// `vsmtio`.
     pub vsmtio: VsmtIoParams,
     /// `vslicer`.
@@ -136,7 +136,7 @@ impl Settings {
             (Some(Field::Time(ours, _)), Some(Field::Time(theirs, _))) => *ours = *theirs,
             (Some(Field::Whole(ours, _)), Some(Field::Whole(theirs, _))) => *ours = *theirs,
             (Some(Field::Limit(ours, _)), Some(Field::Limit(theirs, _))) => *ours = *theirs,
-            (Some(Field::Best(ours, _)), Some(Field::Best(theirs, _))) => *ours = *theirs,
+            (Some(Field::Slice(ours, ..)), Some(Field::Slice(theirs, ..))) => *ours = *theirs,
             (Some(Field::Switch(ours)), Some(Field::Switch(theirs))) => *ours = *theirs,
             _ => {}
         }

@@ -115,8 +115,8 @@ fn every_parameter_of_a_policy_can_be_set() {
 #[test]
 fn one_setting_is_taken_over() {
     let mut other = Settings::default();
-    other.aql.slices.llcf = None;
-    other.aql.slices.io_int = None;
+    other.aql.calibration.slices.llcf = None;
+    other.aql.calibration.slices.io_int = None;
     other.jupiter.latency = MS;
     let mut settings = Settings::default();
     let before = settings.aql;
@@ -124,8 +124,14 @@ fn one_setting_is_taken_over() {
     settings.take("jupiter", "latency", other);
     settings.take("aql", "none", other);
     assert_eq!(
-        (settings.aql.slices.llcf, settings.jupiter.latency),
+        (
+            settings.aql.calibration.slices.llcf,
+            settings.jupiter.latency
+        ),
         (None, MS)
     );
-    assert_eq!(settings.aql.slices.io_int, before.slices.io_int);
+    assert_eq!(
+        settings.aql.calibration.slices.io_int,
+        before.calibration.slices.io_int
+    );
 }

@@ -444,6 +444,8 @@ pub struct GuestKeys {
     pub heartbeat_idle: Option<Nanos>,
     /// How many past slices vMigrater's prediction looks at; 0: as many as foresaw best lately.
     pub predict_from: Option<u32>,
+    /// Is vMigrater told of steal time?
+    pub steal_time: Option<bool>,
     /// How much of the time xBalloon may have a vCPU sleep, percent.
     pub balloon_sleep: Option<u32>,
 }

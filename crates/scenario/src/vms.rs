@@ -333,6 +333,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         heartbeat: table.duration("heartbeat", HEARTBEAT),
         heartbeat_idle: table.duration("heartbeat_idle", HEARTBEAT),
         predict_from: table.whole("predict_from", 0..=MOST_SLICES),
+        steal_time: table.flag("steal_time"),
         balloon_sleep: table.whole("balloon_sleep", 0..=100),
     };
     let (idle, agent) = (("idle", &keys.idle), ("agent", &keys.agent));
@@ -341,6 +342,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         ("heartbeat", agent, "vmigrater"),
         ("heartbeat_idle", agent, "vmigrater"),
         ("predict_from", agent, "vmigrater"),
+        ("steal_time", agent, "vmigrater"),
         ("balloon_sleep", agent, "xballoon"),
     ];
     for (key, (to, said), value) in belongs {

@@ -351,6 +351,7 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     set(&mut params.net.copy, keys.net_copy);
     set(&mut params.net.kick, keys.net_kick);
     params.agent = agent(&vm.guest)?;
+    set(&mut params.steal_time, vm.guest.steal_time);
     let some = |window: Nanos| (window > 0).then_some(window);
     set(&mut params.ple_window, keys.ple_window.map(some));
     set(&mut params.ple_grow, keys.ple_grow);

@@ -183,9 +183,8 @@ impl Jupiter {
         let mut placed = Vec::with_capacity(vcpus);
         self.vms.iter_mut().for_each(Vm::leave_homes);
         // A VM that leaves all of its time claims none, and its vCPUs are in nobody's way.
-        let takes_part = |known: &Vm| known.is_on() && known.keeps() > 0;
         for ((at, known), vm) in self.vms.iter().enumerate().zip(&seen.vms) {
-            if !takes_part(known) {
+            if known.keeps() == 0 {
                 continue;
             }
             for (vcpu, (slice, low)) in vm.vcpus.iter().zip(known.slices(&self.params)) {
@@ -196,8 +195,9 @@ impl Jupiter {
                         cpu,
                         allowed: &vcpu.allowed,
                         slice,
-                        low,
+                        low: low && known.is_on(),
                         conflicts: vcpu.turns.preempted + vcpu.turns.late,
+                        movable: known.is_on(),
                     });
                 }
             }

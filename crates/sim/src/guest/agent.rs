@@ -134,7 +134,9 @@ impl Vm {
         if migrater.idle[vcpu as usize] {
             migrater.core.woke_up(vcpu, now);
         }
-        migrater.core.heartbeat(vcpu, now, None);
+        let task = self.vcpus[vcpu as usize].task;
+        let stolen = (self.params.steal_time).then(|| host.totals_of_run(task).ready);
+        migrater.core.heartbeat(vcpu, now, stolen);
         let rest = match migrater.idle[vcpu as usize] {
             true => migrater.core.idled(vcpu),
             false => 0,

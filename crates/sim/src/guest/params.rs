@@ -117,6 +117,8 @@ pub struct GuestParams {
     pub net: NetParams,
     /// What it runs against I/O inactivity. Nothing.
     pub agent: Option<Agent>,
+    /// Is vMigrater told how long each vCPU was kept from a pCPU (KVM's steal time)? No: the paper reckons by beats alone.
+    pub steal_time: bool,
 }
 
 impl Default for GuestParams {
@@ -147,6 +149,7 @@ impl Default for GuestParams {
             read_ahead: 128 << 10,
             net: NetParams::default(),
             agent: None,
+            steal_time: false,
         }
     }
 }

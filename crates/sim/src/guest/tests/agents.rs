@@ -105,6 +105,21 @@ fn vmigrater_keeps_a_reader_active() {
     assert!(work(&migrated, 0) * 100 > work(&vanilla, 0) * 95);
 }
 
+/// What the host took from a vCPU is known to the nanosecond then, and that it took nothing of one that idles.
+#[test]
+fn vmigrater_may_be_told_of_steal_time() {
+    let with = |agent, steal_time| {
+        let mut spec = guest("a", READER, agent);
+        spec.params.steal_time = steal_time;
+        cfs_run(vec![spec, guest("b", READER, None)])
+    };
+    let (vanilla, beats) = (with(None, false), with(VMIGRATER, false));
+    let told = with(VMIGRATER, true);
+    let (before, after) = (io(&vanilla).inactivity, io(&told).inactivity);
+    assert!(after * 4 < before, "inactive for {after} of {before}");
+    assert!(after < io(&beats).inactivity, "it makes no difference");
+}
+
 #[test]
 fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
     let outcome = cfs_run(vec![guest("a", READER, VMIGRATER)]);

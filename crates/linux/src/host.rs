@@ -48,7 +48,7 @@ pub fn restore(state_dir: &Path) -> Result<Option<String>, HostError> {
 }
 
 fn restore_below(knobs: &Path, state_dir: &Path) -> Result<Option<String>, HostError> {
-    if !halt_poll::is_left(state_dir) {
+    if !halt_poll::is_left(state_dir)? {
         return Ok(None);
     }
     let _ours = Journal::open(state_dir).map_err(|cause| cannot_remember(state_dir, cause))?;
@@ -340,6 +340,16 @@ mod tests {
         assert!(restore_below(&knobs, &state).unwrap().is_some());
         assert!(fs::read_to_string(&knob).unwrap().starts_with("200000\n"));
         assert_eq!(restore_below(&knobs, &state).unwrap(), None);
+    }
+
+    /// As to who is not root, of whom the service's directory is hidden: "nothing was left" would be a guess.
+    #[test]
+    fn what_may_not_be_looked_at_is_not_taken_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        fs::write(&state, "no folder, so that nobody can look into it").unwrap();
+        let refused = restore_below(folder.path(), &state);
+        assert!(matches!(refused, Err(HostError::HaltPoll(_))));
     }
 
     /// A service that ends with 1 is started again: with a full disk a broken promise must not look like that.

@@ -13,6 +13,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<HostError>() {
         Some(HostError::RolledBack(_)) => 3,
         Some(HostError::NewCookies(_)) => 4,
+        Some(HostError::Load(why)) if why.stays() => 4,
         Some(HostError::Preflight(findings)) if findings.iter().any(Finding::stays) => 4,
         _ if error.is::<Invalid>() => 2,
         _ if error.is::<Interrupted>() => interrupt::EXIT_CODE,
@@ -42,6 +43,7 @@ impl std::error::Error for Invalid {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_linux::LoadError;
     use corun_linux::preflight::Severity;
 
     fn refused(ids: &[&'static str]) -> anyhow::Error {
@@ -61,6 +63,10 @@ mod tests {
         assert_eq!(exit_code(&refused(&["crash-loop"])), 4);
         assert_eq!(exit_code(&refused(&["kvm", "cve-2026-43392"])), 4);
         assert_eq!(exit_code(&refused(&["kvm", "load"])), 1);
+        let broken = LoadError::Object(".bss");
+        assert_eq!(exit_code(&HostError::Load(broken).into()), 4);
+        let no_memory = LoadError::Map(std::io::ErrorKind::OutOfMemory.into());
+        assert_eq!(exit_code(&HostError::Load(no_memory).into()), 1);
         let unit = include_str!("../../../packaging/systemd/corun.service");
         assert!(unit.contains("\nRestartPreventExitStatus=2 3 4\n"));
     }

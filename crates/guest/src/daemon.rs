@@ -5,13 +5,13 @@
 use crate::detector::bpf::{Sightings, trace};
 use crate::detector::sampled::{Sampled, Search};
 use crate::detector::{Detector, Sighting};
-use crate::guest::{Cause, GuestError, GuestOptions, Source};
+use crate::guest::{Cause, GuestError, GuestOptions, Source, none_is_stuck};
 use crate::heart::{self, Heart, Priority, lock};
 use crate::migrater::Migrater;
 use crate::pace::{self, Pace};
 use crate::selection::Left;
 use crate::sharing::Sharing;
-use crate::state::State;
+use crate::state::{State, in_words};
 use crate::status::Status;
 use crate::system::Sys;
 use corun_model::time::{MS, SEC};
@@ -143,7 +143,9 @@ impl Daemon {
             let _ = file.map(std::fs::remove_file);
         }
         let given = given.map_err(|cause| self.failed(cause))?;
-        Ok(given + usize::try_from(heirs?).unwrap_or(usize::MAX))
+        let heirs = usize::try_from(heirs?).unwrap_or(usize::MAX);
+        none_is_stuck(&self.options.state, &self.state)?;
+        Ok(given + heirs)
     }
 
     /// Heirs that nothing has told of yet. Returns how many were freed.
@@ -158,6 +160,7 @@ impl Daemon {
         Ok(self.heirs.freed - before)
     }
 
+    /// The state file cannot be written.
     fn failed(&self, cause: std::io::Error) -> GuestError {
         GuestError::State {
             path: self.options.state.clone(),
@@ -270,7 +273,7 @@ impl Daemon {
             left_alone,
             moves: migrater.moves,
             heirs: self.heirs.freed,
-            notes: self.notes.clone(),
+            notes: [self.notes.clone(), in_words(self.state.stuck())].concat(),
         }
     }
 

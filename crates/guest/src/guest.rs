@@ -4,12 +4,11 @@
 use crate::daemon::Daemon;
 use crate::pace::PERIODS;
 use crate::selection::Selection;
-use crate::state::{self, State};
+use crate::state::{self, State, Stuck};
 use crate::system::Sys;
 use corun_model::{Nanos, counted};
-use corun_system::files;
 use corun_system::procfs::Proc;
-use corun_system::signals;
+use corun_system::{files, rights, signals};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -82,15 +81,24 @@ pub enum GuestError {
     #[error("a heartbeat of {0} ns: 50 us to 10 ms are accepted")]
     Heartbeat(Nanos),
     /// The state file.
-    #[error("{path}: {cause}")]
+    #[error("{path}: {}", rights::in_words(.cause))]
     State {
         /// The file.
         path: PathBuf,
         /// Why.
         cause: io::Error,
     },
+    /// Masks that are not as they were.
+    #[error("{}; all other masks were given back, and {path} has these still: `corun guest restore` tries again",
+        state::in_words(.threads.iter()).join("; "))]
+    Stuck {
+        /// The state file.
+        path: PathBuf,
+        /// Whose.
+        threads: Vec<Stuck>,
+    },
     /// Status or metrics.
-    #[error("cannot write or remove {path}: {cause}")]
+    #[error("cannot write or remove {path}: {}", rights::in_words(.cause))]
     Output {
         /// The file.
         path: PathBuf,
@@ -118,6 +126,11 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
             counted(left, "thread")
         ));
     }
+    for stuck in state::in_words(state.stuck()) {
+        (options.notes)(&format!(
+            "left by a daemon before, and tried again: {stuck}"
+        ));
+    }
     let sys = Sys::default();
     for path in options
         .selection
@@ -142,14 +155,27 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
 /// # Errors
 /// [`GuestError`], such as that a daemon is at work.
 pub fn restore(path: &Path, told: &[&Path]) -> Result<usize, GuestError> {
-    let (_ours, count) = open(path)?;
+    let (state, count) = open(path)?;
     for file in told {
         files::remove(file).map_err(|cause| GuestError::Output {
             path: file.to_path_buf(),
             cause,
         })?;
     }
+    none_is_stuck(path, &state)?;
     Ok(count)
+}
+
+/// Has everybody been given back what they had?
+pub(crate) fn none_is_stuck(path: &Path, state: &State) -> Result<(), GuestError> {
+    let threads: Vec<Stuck> = state.stuck().cloned().collect();
+    match threads.is_empty() {
+        true => Ok(()),
+        false => Err(GuestError::Stuck {
+            path: path.to_path_buf(),
+            threads,
+        }),
+    }
 }
 
 /// Is a daemon at work with this state file?

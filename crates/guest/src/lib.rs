@@ -39,4 +39,5 @@ pub use counts::{Moves, VcpuCounts};
 pub use guest::{Cause, GuestError, GuestOptions, STATE, STATUS, Source, is_running, restore, run};
 pub use heart::Priority;
 pub use selection::{Selection, user_number};
+pub use state::Stuck;
 pub use status::{METRICS_BEGIN, STATUS_BEGINS, Status};

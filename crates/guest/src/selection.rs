@@ -31,6 +31,8 @@ pub struct Selection {
 pub(crate) enum Left {
     /// The kernel's own.
     Kernel,
+    /// The kernel lets nobody set its mask.
+    Fixed,
     /// Ours.
     Own,
     /// The user has not selected it.
@@ -50,6 +52,7 @@ impl Left {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Kernel => "of the kernel's own",
+            Self::Fixed => "whose vCPUs the kernel lets nobody set",
             Self::Own => "of corun's own",
             Self::NotSelected => "not selected",
             Self::Pinned => "tied to vCPUs by their users",
@@ -129,6 +132,9 @@ impl Selection {
         }
         if stat.is_kernel {
             return Some(Left::Kernel);
+        }
+        if stat.is_fixed {
+            return Some(Left::Fixed);
         }
         if key.tgid == std::process::id() {
             return Some(Left::Own);
@@ -248,6 +254,16 @@ mod tests {
         assert_eq!(selection.refuses(&proc, &own, &stat), Some(Left::Kernel));
         stat.start += 1;
         assert_eq!(selection.refuses(&proc, &own, &stat), Some(Left::Gone));
+    }
+
+    /// As io_uring's are on some kernels: they do I/O and are none of the kernel's own.
+    #[test]
+    fn a_thread_whose_mask_nobody_may_set_is_left_alone() {
+        let (proc, task) = (Proc::default(), Sleeper::new());
+        let mut stat = proc.thread(task.id(), task.id()).stat().unwrap();
+        stat.is_fixed = true;
+        let left = Selection::default().refuses(&proc, &task.key(), &stat);
+        assert_eq!(left, Some(Left::Fixed));
     }
 
     #[test]

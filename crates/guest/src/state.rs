@@ -11,17 +11,21 @@
 //! which it has is written down: after a crash only younger ones are heirs.
 
 mod moved;
+mod stuck;
 mod widened;
 
 use corun_model::PcpuSet;
 use corun_system::affinity;
 use corun_system::files::{self, Lock};
 use corun_system::procfs::{Proc, ThreadKey};
+use corun_system::rights;
 use moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+pub use stuck::Stuck;
+pub(crate) use stuck::in_words;
 
 /// What a thread is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +63,8 @@ pub(crate) struct State {
     path: PathBuf,
     proc: Proc,
     threads: BTreeMap<ThreadKey, Before>,
+    /// Of these, those that could not be given back what they had when that was tried last.
+    stuck: BTreeMap<ThreadKey, Stuck>,
     looked: u64,
     /// Held as long as we are at work.
     _lock: Lock,
@@ -70,7 +76,8 @@ pub(crate) fn is_in_use(path: &Path) -> bool {
 }
 
 impl State {
-    /// Begins: gives back what a daemon before left. Returns how many threads that concerned.
+    /// Begins: gives back what a daemon before left. Returns how many threads that concerned. Those that cannot be
+    /// given back are [stuck](State::stuck), and are tried again: to refuse to start because of them would not help.
     ///
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
@@ -89,6 +96,7 @@ impl State {
             path: path.to_path_buf(),
             proc: proc.clone(),
             threads: lines.map(|line| (line.key, line.before)).collect(),
+            stuck: BTreeMap::new(),
             looked: if ours { content.looked } else { 0 },
             _lock: lock,
         };
@@ -115,7 +123,10 @@ impl State {
         if threads.is_empty() {
             return Ok(());
         }
-        self.threads.extend(threads.iter().copied());
+        for (key, before) in threads {
+            self.threads.insert(*key, *before);
+            self.stuck.remove(key);
+        }
         self.write().inspect_err(|_| {
             for (key, _) in threads {
                 self.threads.remove(key);
@@ -123,47 +134,76 @@ impl State {
         })
     }
 
-    /// Gives threads back what they had, and forgets them.
+    /// Threads that could not be given back what they had: they are written down still.
+    pub(crate) fn stuck(&self) -> impl ExactSizeIterator<Item = &Stuck> {
+        self.stuck.values()
+    }
+
+    /// Which these are.
+    pub(crate) fn stuck_keys(&self) -> Vec<ThreadKey> {
+        self.stuck.keys().copied().collect()
+    }
+
+    /// Is this one of them?
+    pub(crate) fn is_stuck(&self, key: &ThreadKey) -> bool {
+        self.stuck.contains_key(key)
+    }
+
+    /// Gives threads back what they had, and forgets those that are not [stuck](State::stuck).
     ///
     /// # Errors
-    /// If the mask of one cannot be set or the file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn give_back(&mut self, keys: &[ThreadKey]) -> io::Result<()> {
         let before = self.threads.len();
-        let given = self.give_back_each(keys);
-        if self.threads.len() != before {
-            self.write()?;
+        self.give_back_each(keys);
+        match self.threads.len() == before {
+            true => Ok(()),
+            false => self.write(),
         }
-        given.map(drop)
     }
 
     /// Gives threads back what they had, and forgets them in memory; one whose mask cannot be set keeps
     /// nobody else waiting, and stays written down. Returns how many masks were set.
-    fn give_back_each(&mut self, keys: &[ThreadKey]) -> io::Result<usize> {
-        let mut outcome = Ok(0);
+    fn give_back_each(&mut self, keys: &[ThreadKey]) -> usize {
+        let mut count = 0;
         for key in keys {
-            let Some(before) = self.threads.get(key) else {
+            let Some(before) = self.threads.get(key).copied() else {
                 continue;
             };
-            match set_back(&self.proc, key, before) {
+            match set_back(&self.proc, key, &before) {
                 Ok(given) => {
-                    self.threads.remove(key);
-                    outcome = outcome.map(|count| count + usize::from(given));
+                    self.remove(key);
+                    count += usize::from(given);
                 }
-                // The first error is told.
-                Err(error) => outcome = outcome.and(Err(error)),
+                Err(error) => self.note_stuck(key, &before, &error),
             }
         }
-        outcome
+        count
+    }
+
+    fn note_stuck(&mut self, key: &ThreadKey, before: &Before, error: &io::Error) {
+        let stuck = Stuck {
+            key: *key,
+            allowed: before.allowed,
+            why: rights::in_words(error),
+        };
+        self.stuck.insert(*key, stuck);
+    }
+
+    fn remove(&mut self, key: &ThreadKey) {
+        self.threads.remove(key);
+        self.stuck.remove(key);
     }
 
     /// Makes the kernel forget where a thread was pinned, if that is what it is taken from us by: it has
-    /// widened the mask.
-    ///
-    /// # Errors
-    /// If its mask cannot be set.
-    pub(crate) fn loosen(&self, key: &ThreadKey) -> io::Result<()> {
-        let before = self.threads.get(key);
-        before.map_or(Ok(()), |before| widened::loosen(&self.proc, key, before))
+    /// widened the mask. If that cannot be done, the thread is [stuck](State::stuck).
+    pub(crate) fn loosen(&mut self, key: &ThreadKey) {
+        let Some(before) = self.threads.get(key).copied() else {
+            return;
+        };
+        if let Err(error) = widened::loosen(&self.proc, key, &before) {
+            self.note_stuck(key, &before, &error);
+        }
     }
 
     /// Forgets threads without touching them: they have gone, or somebody else has set their masks.
@@ -172,9 +212,7 @@ impl State {
     /// If the file cannot be written.
     pub(crate) fn forget(&mut self, gone: &[ThreadKey]) -> io::Result<()> {
         let before = self.threads.len();
-        gone.iter().for_each(|key| {
-            self.threads.remove(key);
-        });
+        gone.iter().for_each(|key| self.remove(key));
         match self.threads.len() == before {
             true => Ok(()),
             false => self.write(),
@@ -194,15 +232,14 @@ impl State {
     }
 
     /// Gives everything back to threads that are written down, and removes the file. Returns how many
-    /// threads that concerned.
+    /// threads that concerned. If some are [stuck](State::stuck), the file stays for another try, with those only.
     ///
     /// # Errors
-    /// If a mask cannot be set; the file stays then, for another try, with those threads only.
+    /// If the file cannot be written or removed.
     pub(crate) fn give_back_all(&mut self) -> io::Result<usize> {
         let keys: Vec<ThreadKey> = self.threads.keys().copied().collect();
         let given = self.give_back_each(&keys);
-        self.end_file()?;
-        given
+        self.end_file().map(|()| given)
     }
 
     /// The same after a crash, also to those that inherited from them.
@@ -218,8 +255,7 @@ impl State {
             true => 0,
             false => moved.free_heirs(&self.proc),
         };
-        self.end_file()?;
-        Ok(given? + heirs)
+        self.end_file().map(|()| given + heirs)
     }
 
     /// The file is of no use any more, unless there are threads.
@@ -245,9 +281,16 @@ pub(crate) fn is_pinned(tid: u32) -> bool {
     affinity::get(tid).is_ok_and(|vcpus| vcpus.len() <= 1)
 }
 
+/// Is this very thread there, and may its mask be set? If the kernel lets nobody set it, it did not let us: such a thread was
+/// never moved.
+fn is_settable(proc: &Proc, key: &ThreadKey) -> bool {
+    let stat = proc.thread(key.tgid, key.tid).stat();
+    stat.is_some_and(|stat| stat.start == key.start && !stat.is_fixed)
+}
+
 /// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether.
 pub(crate) fn set_back(proc: &Proc, key: &ThreadKey, before: &Before) -> io::Result<bool> {
-    if !proc.is_there(key) {
+    if !is_settable(proc, key) {
         return Ok(false);
     }
     if !is_pinned(key.tid) {

@@ -54,6 +54,17 @@ pub(crate) fn key_of(tgid: u32, tid: u32) -> ThreadKey {
     ThreadKey { tgid, tid, start }
 }
 
+/// A thread whose mask the kernel lets nobody set, of several vCPUs or of one: its own has such. `None`: it shows none here.
+pub(crate) fn fixed_thread(several: bool) -> Option<ThreadKey> {
+    let proc = Proc::default();
+    let fits = |tid: &u32| {
+        let is_fixed = proc.thread(*tid, *tid).stat().is_some_and(|it| it.is_fixed);
+        is_fixed && affinity::get(*tid).is_ok_and(|mask| (mask.len() > 1) == several)
+    };
+    let found = proc.processes().into_iter().find(fits)?;
+    Some(key_of(found, found))
+}
+
 /// A thread that was free when it was written down, at the beginning of time.
 pub(crate) fn was_free(allowed: PcpuSet) -> Before {
     Before {

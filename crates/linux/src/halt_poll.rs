@@ -9,7 +9,7 @@
 
 use crate::machine::boot;
 use corun_model::{Nanos, time};
-use corun_system::files;
+use corun_system::{files, rights};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ struct Changed {
 
 /// Why KVM's halt polling cannot be set or put back.
 #[derive(Debug, thiserror::Error)]
-#[error("--halt-poll: {}: {cause}{}", path.display(), hint(cause))]
+#[error("--halt-poll: {}: {}{}", path.display(), rights::in_words(cause), hint(cause))]
 pub struct HaltPollError {
     path: PathBuf,
     cause: io::Error,
@@ -132,8 +132,13 @@ impl Left {
 }
 
 /// Has a run changed it that goes on, or was killed?
-pub(crate) fn is_left(state_dir: &Path) -> bool {
-    state_dir.join(STATE).exists()
+///
+/// # Errors
+/// If that may not be known, which is no reason to believe that nothing is left.
+pub(crate) fn is_left(state_dir: &Path) -> Result<bool, HaltPollError> {
+    let path = state_dir.join(STATE);
+    let looked = path.try_exists();
+    looked.map_err(|cause| HaltPollError { path, cause })
 }
 
 /// Puts back what a run that was killed has left, if there is such.

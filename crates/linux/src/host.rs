@@ -48,17 +48,22 @@ pub fn restore(state_dir: &Path) -> Result<Option<String>, HostError> {
 }
 
 fn restore_below(knobs: &Path, state_dir: &Path) -> Result<Option<String>, HostError> {
-    if !halt_poll::is_left(state_dir) {
+    if !halt_poll::is_left(state_dir)? {
         return Ok(None);
     }
-    let _ours = Journal::open(state_dir).map_err(|cause| HostError::State {
-        path: state_dir.display().to_string(),
-        cause,
-    })?;
+    let _ours = Journal::open(state_dir).map_err(|cause| cannot_remember(state_dir, cause))?;
     Ok(halt_poll::put_back(knobs, state_dir)?.in_words())
 }
 
-/// Takes over the host's scheduling until told to stop. However that ends, it is remembered.
+fn cannot_remember(state_dir: &Path, cause: io::Error) -> HostError {
+    HostError::State {
+        path: state_dir.display().to_string(),
+        cause,
+    }
+}
+
+/// Takes over the host's scheduling until told to stop. However that ends, it is remembered; what fails before the host
+/// is touched is not.
 ///
 /// # Errors
 /// [`HostError`]; the host is on the kernel's own scheduler then, too.
@@ -73,26 +78,34 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     }
     let mut kept_away = keep_cookies_away(&options)?;
     let folder = options.state_dir.clone();
-    let failed = |cause| HostError::State {
-        path: folder.display().to_string(),
-        cause,
-    };
+    let failed = |cause| cannot_remember(&folder, cause);
     let mut journal = Journal::open(&folder).map_err(failed)?;
-    if let Some(dead) = journal.known.died() {
-        PostMortem::of_the_dead(dead)
-            .write(&folder)
-            .map_err(failed)?;
-    }
+    bury_the_dead(&journal, &folder).map_err(failed)?;
     let notes = options.notes;
     let polling = set_polling(&options)?;
     let forced: Vec<String> = verdict.forced.iter().map(|f| f.id.to_string()).collect();
-    journal.begin().map_err(failed)?;
     let mut last = LastWords::default();
-    let ended = take_over(options, &forced, &mut last, kept_away.as_mut());
+    let ended = take_over(
+        options,
+        &forced,
+        &mut journal,
+        &mut last,
+        kept_away.as_mut(),
+    );
     drop(kept_away);
     let polling = polling.map_or(Ok(()), HaltPoll::put_back);
     let written = remember(&mut journal, &folder, &ended, &forced, &last);
     settle(ended, polling, written.map_err(failed), notes)
+}
+
+/// Writes the post-mortem of a run that did not live to do so, once: starts that come to nothing may follow.
+fn bury_the_dead(journal: &Journal, folder: &Path) -> io::Result<()> {
+    match journal.known.died() {
+        Some(dead) if !PostMortem::is_written_of(dead, folder) => {
+            PostMortem::of_the_dead(dead).write(folder)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Puts back what a run that was killed has left of KVM's halt polling, and sets what this one is to have, if anything.
@@ -122,7 +135,7 @@ fn keep_cookies_away(options: &HostOptions) -> Result<Option<NoNewCookies>, Host
     }
 }
 
-/// Writes down how a run ended.
+/// Writes down how a run ended, if there was one.
 fn remember(
     journal: &mut Journal,
     folder: &Path,
@@ -130,7 +143,12 @@ fn remember(
     forced: &[String],
     last: &LastWords,
 ) -> io::Result<()> {
-    let end = end_of(ended);
+    if !journal.has_begun() {
+        return Ok(());
+    }
+    let Some(end) = end_of(ended) else {
+        return journal.strike_out();
+    };
     // That one of the two cannot be written is no reason not to write the other.
     let in_journal = journal.end(end);
     let why = match ended {
@@ -185,28 +203,31 @@ struct LastWords {
 
 /// Loads and attaches the dispatcher, and serves until the run is to end; leaves in `last` what is known then.
 ///
-/// In this order: what may fail is done before the host is taken over, privileges are given up right after, and
-/// everything is read off the dispatcher before it goes.
+/// In this order: what may fail is done before the host is taken over, a run begins with that, privileges are given up
+/// right after, and everything is read off the dispatcher before it goes.
 fn take_over(
     options: HostOptions,
     forced: &[String],
+    journal: &mut Journal,
     last: &mut LastWords,
     kept_away: Option<&mut NoNewCookies>,
 ) -> Result<HostExit, HostError> {
     let asked = signals::watch().map_err(HostError::Signals)?;
-    priority::raise();
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut storage = MaybeUninit::uninit();
     let recording = options.record.is_some();
     last.limits = Some(options.limits);
     let server = bind(&options)?;
+    priority::raise();
     let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
     let notes = options.notes;
     note_what_is_missing(&dispatcher, notes);
-    let places = places(&options);
+    let (places, state_dir) = (places(&options), options.state_dir.clone());
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     daemon.control.cookies_are_kept_away = kept_away.is_some();
     give_back_memory();
+    let begun = journal.begin();
+    begun.map_err(|cause| cannot_remember(&state_dir, cause))?;
     dispatcher.attach()?;
     if let Some(kept_away) = kept_away {
         kept_away.outlive().map_err(HostError::Descriptors)?;
@@ -297,6 +318,7 @@ fn give_back_memory() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loader::LoadError;
     use crate::safety::Breach;
     use crate::safety::runs::End;
     use std::fs;
@@ -318,6 +340,16 @@ mod tests {
         assert!(restore_below(&knobs, &state).unwrap().is_some());
         assert!(fs::read_to_string(&knob).unwrap().starts_with("200000\n"));
         assert_eq!(restore_below(&knobs, &state).unwrap(), None);
+    }
+
+    /// As to who is not root, of whom the service's directory is hidden: "nothing was left" would be a guess.
+    #[test]
+    fn what_may_not_be_looked_at_is_not_taken_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        fs::write(&state, "no folder, so that nobody can look into it").unwrap();
+        let refused = restore_below(folder.path(), &state);
+        assert!(matches!(refused, Err(HostError::HaltPoll(_))));
     }
 
     /// A service that ends with 1 is started again: with a full disk a broken promise must not look like that.
@@ -346,6 +378,88 @@ mod tests {
         assert!(matches!(told, HostError::RolledBack(_)), "{told}");
     }
 
+    fn options_in(folder: &Path) -> HostOptions {
+        let policy = corun_policies::find("fair").unwrap();
+        HostOptions {
+            socket: folder.join("socket"),
+            scx_stats: None,
+            state_dir: folder.join("state"),
+            ..HostOptions::new(policy)
+        }
+    }
+
+    /// No task of the host was stopped: the service may try as often as it likes, and is not locked out.
+    #[test]
+    fn a_start_that_fails_before_the_host_is_taken_over_is_no_bad_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = || options_in(folder.path());
+        let state = options().state_dir;
+        fs::write(options().socket, "no socket").unwrap();
+        let mut journal = Journal::open(&state).unwrap();
+        journal.begin().unwrap();
+        journal.end(End::Asked).unwrap();
+        let before = journal.known.clone();
+        for _ in 0..3 {
+            let mut last = LastWords::default();
+            let ended = take_over(options(), &[], &mut journal, &mut last, None);
+            assert!(matches!(ended, Err(HostError::Socket(_))));
+            remember(&mut journal, &state, &ended, &[], &last).unwrap();
+        }
+        assert_eq!(Journal::read(&state), before);
+        assert!(!state.join("last-exit.json").exists());
+    }
+
+    /// Its kernel says no before it touches anything.
+    #[test]
+    fn a_host_that_another_scheduler_took_first_is_no_bad_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        for failed in 1..=3 {
+            journal.begin().unwrap();
+            let cause = libbpf_rs::Error::from_raw_os_error(libc::EBUSY);
+            let ended = Err(HostError::Load(LoadError::Taken { cause }));
+            let last = LastWords::default();
+            remember(&mut journal, folder.path(), &ended, &[], &last).unwrap();
+            assert!(Journal::read(folder.path()).runs.is_empty());
+            assert!(!folder.path().join("last-exit.json").exists(), "{failed}");
+        }
+    }
+
+    /// Each such try stops all tasks of the host.
+    #[test]
+    fn a_kernel_that_rejects_the_dispatcher_when_it_is_put_in_charge_ends_in_a_refusal() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        for _ in 0..3 {
+            assert!(Journal::read(folder.path()).findings().is_empty());
+            journal.begin().unwrap();
+            let cause = libbpf_rs::Error::from_raw_os_error(libc::ENOMEM);
+            let (reason, log) = (String::new(), String::new());
+            let ended = Err(HostError::Load(LoadError::Attach { cause, reason, log }));
+            let last = LastWords::default();
+            remember(&mut journal, folder.path(), &ended, &[], &last).unwrap();
+        }
+        let findings = Journal::read(folder.path()).findings();
+        assert_eq!(findings.first().unwrap().id, "crash-loop");
+    }
+
+    /// Starts that come to nothing do not push the post-mortem before out.
+    #[test]
+    fn the_post_mortem_of_a_killed_run_is_written_once() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("last-exit.json"), r#"{"why":"before"}"#).unwrap();
+        let run =
+            r#"{"runs":[{"began":1,"pid":4194305,"start":1,"boot":"b","end":null,"ended":null}]}"#;
+        fs::write(folder.path().join("runs.json"), run).unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
+        for _ in 0..2 {
+            bury_the_dead(&journal, folder.path()).unwrap();
+            let text = |name| fs::read_to_string(folder.path().join(name)).unwrap();
+            assert!(text("previous-exit.json").contains("before"));
+            assert!(text("last-exit.json").contains("killed"));
+        }
+    }
+
     #[test]
     fn pcpus_that_changed_while_it_was_loaded_end_the_run_as_others_do() {
         let set = |list: &str| list.parse::<PcpuSet>().unwrap();
@@ -356,7 +470,7 @@ mod tests {
         ));
         for now in ["0,2", "0-7"] {
             let ended = same_pcpus(&set("0-3"), Some(set(now))).map(|()| unreachable!());
-            assert_eq!(end_of(&ended), End::PcpusChanged);
+            assert_eq!(end_of(&ended), Some(End::PcpusChanged));
             let said = ended.unwrap_err().to_string();
             assert!(said.contains("0-3") && said.contains(now), "{said}");
         }

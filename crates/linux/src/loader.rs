@@ -18,8 +18,9 @@ use corun_model::DispatcherParams;
 use corun_model::PcpuSet;
 use corun_system::clock;
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Link, OpenObject};
+use libbpf_rs::{ErrorKind, Link, OpenObject};
 use serde::Serialize;
+use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +54,12 @@ pub enum LoadError {
         /// What failed.
         cause: libbpf_rs::Error,
     },
+    /// Another one was put in charge while it was loaded; nothing of the host was touched.
+    #[error("another sched_ext scheduler is in charge by now: {cause:#}")]
+    Taken {
+        /// What failed.
+        cause: libbpf_rs::Error,
+    },
     /// It was loaded, but could not be made the scheduler.
     #[error("the dispatcher could not be put in charge: {cause}{reason}\n{log}")]
     Attach {
@@ -78,6 +85,33 @@ impl LoadError {
             return Self::Record { cause };
         }
         Self::Load { cause, log }
+    }
+
+    /// `errno`: the kernel's; `exit`: what it has told the dispatcher, if it had begun with it.
+    fn attach(
+        cause: libbpf_rs::Error,
+        errno: Option<i32>,
+        exit: Option<ExitInfo>,
+        log: String,
+    ) -> Self {
+        if exit.is_none() && errno == Some(libc::EBUSY) {
+            return Self::Taken { cause };
+        }
+        let reason = exit.map_or_else(String::new, |e| format!(" ({}: {})", e.reason, e.message));
+        Self::Attach { cause, reason, log }
+    }
+
+    /// Will it be the same however often it is tried? A verifier that refuses a program does so each time.
+    pub fn stays(&self) -> bool {
+        use ErrorKind::{InvalidInput, PermissionDenied, TooBig, Unsupported};
+        match self {
+            Self::Load { cause, .. } => matches!(
+                cause.kind(),
+                InvalidInput | PermissionDenied | TooBig | Unsupported
+            ),
+            Self::Record { .. } | Self::Object(_) => true,
+            Self::Taken { .. } | Self::Attach { .. } | Self::Map(_) => false,
+        }
     }
 }
 
@@ -188,19 +222,20 @@ impl<'obj> Dispatcher<'obj> {
     /// Puts it in charge of all tasks.
     ///
     /// # Errors
-    /// [`LoadError::Attach`], for example when another scheduler is active.
+    /// [`LoadError::Taken`] when another scheduler is active, else [`LoadError::Attach`].
     pub(crate) fn attach(&mut self) -> Result<(), LoadError> {
         log::begin();
         match self.skel.maps.corun.attach_struct_ops() {
             Ok(link) => self.link = Some(link),
             Err(cause) => {
-                let exit = self.exit_info();
-                return Err(LoadError::Attach {
+                // libbpf leaves it there; of its own error only the kind can be asked, which this one has not.
+                let errno = io::Error::last_os_error().raw_os_error();
+                return Err(LoadError::attach(
                     cause,
-                    reason: exit
-                        .map_or_else(String::new, |e| format!(" ({}: {})", e.reason, e.message)),
-                    log: log::take(),
-                });
+                    errno,
+                    self.exit_info(),
+                    log::take(),
+                ));
             }
         }
         Ok(())
@@ -327,5 +362,38 @@ mod tests {
         );
         assert!(said(deep, false).contains(deep));
         assert!(said("R1 invalid mem access", true).contains("R1 invalid"));
+    }
+
+    /// The service goes on trying what may pass, and that only.
+    #[test]
+    fn what_a_kernel_refuses_each_time_is_told_from_what_may_pass() {
+        let system = libbpf_rs::Error::from_raw_os_error;
+        let load = |errno| LoadError::load(system(errno), String::new(), false);
+        for errno in [libc::EACCES, libc::EINVAL, libc::E2BIG] {
+            assert!(load(errno).stays(), "{errno}");
+        }
+        for errno in [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::EBUSY] {
+            assert!(!load(errno).stays(), "{errno}");
+        }
+        let deep = "the call stack of 8 frames is too deep !";
+        assert!(LoadError::load(system(libc::E2BIG), deep.into(), true).stays());
+    }
+
+    #[test]
+    fn a_host_that_another_scheduler_has_by_now_is_told_from_one_that_was_touched() {
+        let attach = |errno, exit| {
+            let cause = libbpf_rs::Error::from_raw_os_error(errno);
+            LoadError::attach(cause, Some(errno), exit, String::new())
+        };
+        let exit = ExitInfo {
+            kind: 1024,
+            code: 0,
+            reason: "runtime error".into(),
+            message: "init".into(),
+        };
+        assert!(matches!(attach(libc::EBUSY, None), LoadError::Taken { .. }));
+        for touched in [attach(libc::EBUSY, Some(exit)), attach(libc::ENOMEM, None)] {
+            assert!(matches!(touched, LoadError::Attach { .. }), "{touched}");
+        }
     }
 }

@@ -74,20 +74,28 @@ fn open(file: &Path, how: libc::c_int) -> io::Result<File> {
 }
 
 fn is_own(found: &Metadata) -> io::Result<()> {
-    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    let (own, owner) = (fs::metadata("/proc/self")?.uid(), found.uid());
-    if ![0, own].contains(&owner) {
-        return refuse(format!(
-            "belongs to user {owner}, expected root or who runs this (user {own}): look at it, then remove it"
-        ));
-    }
+    belongs_to_us(found)?;
     if found.mode() & 0o002 != 0 {
         let mode = found.mode() & 0o7777;
-        return refuse(format!(
+        return Err(distrusted(format!(
             "anybody may write it (mode {mode:04o}): look at it, then remove it"
-        ));
+        )));
     }
     Ok(())
+}
+
+fn belongs_to_us(found: &Metadata) -> io::Result<()> {
+    let (own, owner) = (fs::metadata("/proc/self")?.uid(), found.uid());
+    match [0, own].contains(&owner) {
+        true => Ok(()),
+        false => Err(distrusted(format!(
+            "belongs to user {owner}, expected root or who runs this (user {own}): look at it, then remove it"
+        ))),
+    }
+}
+
+fn distrusted(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 fn up_to(most: u64, file: File) -> io::Result<Vec<u8>> {

@@ -17,6 +17,10 @@ use std::path::{Path, PathBuf};
 /// `PF_KTHREAD` (include/linux/sched.h): a thread of the kernel's own.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
+/// `PF_NO_SETAFFINITY` (include/linux/sched.h): nobody may set its mask. Kernel threads that belong to a CPU have it, and on
+/// some kernels (5.12 to 6.2) threads that io_uring makes for programs.
+const FIXED_MASK: u64 = 0x0400_0000;
+
 /// Links of a process's open files that are looked at: anybody may have half a million (fs.nr_open and service managers' limits
 /// are above that). A VMM opens its vCPUs before most of its devices.
 const MOST_LINKS: usize = 4096;
@@ -312,6 +316,8 @@ pub struct Stat {
     pub parent: u32,
     /// Is it the kernel's?
     pub is_kernel: bool,
+    /// Does the kernel refuse to set its mask, whoever asks?
+    pub is_fixed: bool,
     /// When it began, clock ticks since boot.
     pub start: u64,
     /// The CPU on which it ran last.
@@ -332,6 +338,7 @@ impl Stat {
             state: field(3)?.chars().next()?,
             parent: number(4)?.try_into().ok()?,
             is_kernel: number(9)? & KERNEL_THREAD != 0,
+            is_fixed: number(9)? & FIXED_MASK != 0,
             start: number(22)?,
             cpu: number(39)?.try_into().ok()?,
         })

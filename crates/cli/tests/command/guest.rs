@@ -199,6 +199,77 @@ fn without_privileges_it_says_so() {
 }
 
 #[test]
+fn who_is_not_root_is_told_that_a_restore_takes_root() {
+    if !is_root() {
+        return; // whose folder would it be?
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let corun = command(folder.path(), &["restore"]);
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid", "65534", "--clear-groups"]);
+    other.arg(corun.get_program()).args(corun.get_args());
+    let output = other.output().unwrap();
+    let said = said(&output);
+    if said.starts_with("setpriv:") {
+        return; // the build is root's alone
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("state.json: Permission denied"), "{said}");
+    assert!(said.contains("run this as root"), "{said}");
+}
+
+/// A thread that nothing helps keeps no daemon from starting, and is named.
+#[test]
+fn a_mask_that_cannot_be_given_back_is_told_by_thread_and_does_not_keep_it_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = sleeper();
+    let before = allowed(&process);
+    if !is_permitted() || !before.contains(['-', ',']) {
+        return; // it would not start, or every mask is a single vCPU
+    }
+    leave_pinned(folder.path(), &process);
+    let state = folder.path().join("state.json");
+    // There is no such vCPU.
+    let text = fs::read_to_string(&state).unwrap();
+    let text = text.replace(
+        &format!("\"{before}\",\"free\":true"),
+        "\"511\",\"free\":false",
+    );
+    fs::write(&state, text).unwrap();
+    let id = process.0.id();
+    let named = format!("thread {id} of process {id} cannot be given back vCPUs 511: Invalid");
+    for command in ["restore", "status"] {
+        let output = corun(folder.path(), &[command]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let is_restore = command == "restore";
+        assert_eq!(
+            said(&output).contains(&named),
+            is_restore,
+            "{}",
+            said(&output)
+        );
+    }
+    let mut daemon = start(folder.path(), &["run", "--detector", "proc"]);
+    let status = corun(folder.path(), &["status"]);
+    let told = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(told.contains(&named), "{told}{}", said(&status));
+    let mut kill = Command::new("kill");
+    assert!(
+        kill.arg(daemon.0.id().to_string())
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(1));
+    let taskset = ["-pc", &before, &id.to_string()];
+    let freed = Command::new("taskset").args(taskset).output().unwrap();
+    assert!(freed.status.success());
+    let output = corun(folder.path(), &["restore"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(!state.exists());
+}
+
+#[test]
 fn a_read_only_proc_is_enough_and_none_is_not() {
     if !is_root() {
         return; // needs a mount namespace of its own

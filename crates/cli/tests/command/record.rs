@@ -135,6 +135,29 @@ fn names_obey_no_terminal_and_no_page() {
     }
 }
 
+/// What libbpf says of it helps nobody.
+#[test]
+fn who_may_not_trace_is_told_in_one_line() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("host.corun");
+    let mut bounded = std::process::Command::new("setpriv");
+    bounded.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
+    bounded.arg(env!("CARGO_BIN_EXE_corun"));
+    bounded.args(["record", "--for", "1s", "-o"]).arg(&file);
+    let output = bounded.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    if said.starts_with("setpriv:") {
+        return; // who is not root may have rights that he cannot give up
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("takes root, or CAP_BPF and CAP_PERFMON"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(!file.exists());
+}
+
 #[test]
 fn a_cut_one_is_copied_as_far_as_it_goes() {
     let place = tempfile::tempdir().unwrap();

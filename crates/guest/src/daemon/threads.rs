@@ -110,7 +110,9 @@ impl Daemon {
             None => true,
         };
         let unfit: Vec<ThreadKey> = keys.iter().filter(unfit).copied().collect();
-        self.release(&[idle, unfit].concat())?;
+        // What could not be given back is tried again.
+        let stuck = self.state.stuck_keys();
+        self.release(&[idle, unfit, stuck].concat())?;
         self.left
             .retain(|_, (_, at)| now.saturating_sub(*at) < REMEMBERED);
         self.refused.retain(|key| self.proc.is_there(key));
@@ -123,7 +125,9 @@ impl Daemon {
             keys.iter().for_each(|key| migrater.remove(key));
         }
         let given = self.state.give_back(keys);
-        self.end_pins(keys);
+        let is_free = |key: &&ThreadKey| !self.state.is_stuck(key);
+        let free: Vec<ThreadKey> = keys.iter().filter(is_free).copied().collect();
+        self.end_pins(&free);
         given.map_err(|cause| self.failed(cause))
     }
 
@@ -141,7 +145,7 @@ impl Daemon {
 
     /// Gives back or forgets threads that are out of our hands; those that somebody else has placed, or
     /// that the kernel does not let us move, are not tried again. One whose mask cannot be given back stays written down:
-    /// it is tried again at the end.
+    /// it is tried again each second, and at the end.
     pub(super) fn forget_lost(&mut self) -> Result<(), GuestError> {
         let lost = std::mem::take(&mut lock(&self.migrater).lost);
         let mut forgotten = Vec::new();
@@ -149,16 +153,16 @@ impl Daemon {
             if loss != Loss::Gone {
                 self.refused.insert(key);
             }
-            let freed = match loss {
-                Loss::Refused => self.state.give_back(&[key]),
+            match loss {
+                Loss::Refused => {
+                    let given = self.state.give_back(&[key]);
+                    given.map_err(|cause| self.failed(cause))?;
+                }
                 Loss::Foreign => self.state.loosen(&key),
-                Loss::Gone => Ok(()),
-            };
-            match freed {
-                Ok(()) => forgotten.push(key),
-                Err(error) => self
-                    .notes
-                    .push(format!("thread {} cannot be freed: {error}", key.tid)),
+                Loss::Gone => {}
+            }
+            if loss == Loss::Gone || !self.state.is_stuck(&key) {
+                forgotten.push(key);
             }
         }
         self.end_pins(&forgotten);
@@ -202,7 +206,40 @@ mod tests {
         let written = std::fs::read_to_string(folder.path().join("state.json")).unwrap();
         let is_written = |task: &Sleeper| written.contains(&format!("\"tid\":{},", task.id()));
         assert!(is_written(&stuck) && !is_written(&freed), "{written}");
-        assert_eq!(daemon.notes.len(), 1, "{:?}", daemon.notes);
+        let notes = daemon.status(clock::now(), None).notes;
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("cannot be given back"), "{notes:?}");
         assert_eq!(affinity::get(freed.id()).unwrap(), all);
+    }
+
+    /// One thread is no reason to leave all others to the host.
+    #[test]
+    fn a_mask_that_cannot_be_given_back_does_not_end_the_daemon_and_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(mut daemon) = daemon_in(folder.path(), Source::Proc) else {
+            return; // it may not work here
+        };
+        let (stuck, all) = (Sleeper::new(), affinity::get(0).unwrap());
+        if all.len() < 2 {
+            return; // every mask is a single vCPU
+        }
+        let before = Before {
+            allowed: [PcpuId(511)].into_iter().collect(),
+            free: false,
+            since: 0,
+        };
+        daemon.enrol(stuck.key(), before, 0, 0).unwrap();
+        affinity::pin(stuck.id(), all.iter().next().unwrap()).unwrap();
+        daemon.release_all().unwrap();
+        // It is in nobody's care, and still written down.
+        assert!(lock(&daemon.migrater).keys().is_empty());
+        daemon.look_after_threads(clock::now()).unwrap();
+        assert_eq!(daemon.state.stuck_keys(), [stuck.key()]);
+        let error = daemon.finish().unwrap_err().to_string();
+        let named = format!("thread {} of process", stuck.id());
+        assert!(error.starts_with(&named), "{error}");
+        affinity::free(stuck.id()).unwrap();
+        daemon.look_after_threads(clock::now()).unwrap();
+        assert_eq!(daemon.state.stuck().len(), 0);
     }
 }

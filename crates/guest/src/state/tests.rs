@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::testing::{Sleeper, key_of, was_free};
+use crate::testing::{Sleeper, fixed_thread, key_of, was_free};
 use corun_model::PcpuId;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -214,16 +214,45 @@ fn one_that_cannot_be_set_keeps_nobody_else_waiting() {
     state.enrol(&threads).unwrap();
     migrate(bad.id());
     migrate(good.id());
-    let error = state.give_back_all().unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(state.give_back_all().unwrap(), 1);
+    assert_eq!(state.stuck_keys(), [bad.key()]);
+    let told = in_words(state.stuck()).join("; ");
+    let (tid, expected) = (bad.id(), "cannot be given back vCPUs 511: Invalid argument");
+    let expected = format!("thread {tid} of process {tid} {expected}");
+    assert!(told.starts_with(&expected), "{told}");
     assert_eq!(affinity::get(good.id()).unwrap(), all);
     assert!(is_pinned(bad.id()));
-    // The file has it still.
+    // The file has it still, and the next start goes on.
     drop(state);
-    assert!(State::open(&path, &Proc::default()).is_err());
+    let (state, left) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!((left, state.stuck_keys()), (0, vec![bad.key()]));
+    assert!(path.exists());
+    drop(state);
     affinity::free(bad.id()).unwrap();
-    assert!(State::open(&path, &Proc::default()).is_ok());
+    let (state, _) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(state.stuck().len(), 0);
     assert!(!path.exists());
+}
+
+/// As io_uring's workers are on some kernels, which a daemon before may have written down.
+#[test]
+fn a_thread_whose_mask_nobody_may_set_was_never_moved_and_is_forgotten() {
+    for thread in [true, false].into_iter().filter_map(fixed_thread) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("guest.json");
+        let all = affinity::get(0).unwrap();
+        let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+        state.enrol(&[(thread, was_free(all))]).unwrap();
+        state.loosen(&thread);
+        state.give_back(&[thread]).unwrap();
+        assert_eq!(state.stuck().len(), 0);
+        assert!(state.threads.is_empty());
+        state.enrol(&[(thread, was_free(all))]).unwrap();
+        drop(state);
+        let (state, left) = State::open(&path, &Proc::default()).unwrap();
+        assert_eq!((left, state.stuck().len()), (0, 0));
+        assert!(!path.exists());
+    }
 }
 
 /// A name is cut after 15 bytes, also within a character: there is such a thread nevertheless.

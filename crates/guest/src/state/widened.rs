@@ -9,7 +9,7 @@
 //! all that there is already. If somebody has bound it, since its last move, to exactly what is left, that is
 //! what they meant.
 
-use super::Before;
+use super::{Before, is_settable};
 use crate::system::Sys;
 use corun_model::PcpuSet;
 use corun_system::affinity;
@@ -32,7 +32,7 @@ pub(crate) fn loosen(proc: &Proc, key: &ThreadKey, before: &Before) -> io::Resul
         return Ok(());
     };
     let cpuset = sys.cpuset(&proc.thread(key.tgid, key.tid).cgroups());
-    if !before.free || !proc.is_there(key) || !is_widest(&mask, cpuset, &online) {
+    if !before.free || !is_settable(proc, key) || !is_widest(&mask, cpuset, &online) {
         return Ok(());
     }
     match affinity::free(key.tid) {

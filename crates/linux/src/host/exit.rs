@@ -11,6 +11,7 @@ use crate::safety::Breach;
 use crate::safety::runs::End;
 use crate::socket::SocketError;
 use corun_model::TopologyError;
+use corun_system::rights;
 use std::io;
 
 /// Why the daemon ended, if nothing went wrong.
@@ -66,7 +67,7 @@ pub enum HostError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// What keeps the host safe cannot be written down.
-    #[error("cannot remember runs in {path}: {cause}; name another directory with --state-dir")]
+    #[error("cannot remember runs in {path}: {}; name another directory with --state-dir", rights::in_words(.cause))]
     State {
         /// The directory.
         path: String,
@@ -158,13 +159,14 @@ pub(crate) fn ejected(info: ExitInfo) -> HostError {
     }
 }
 
-/// The same as the journal of runs has it.
-pub(super) fn end_of(ended: &Result<HostExit, HostError>) -> End {
-    match ended {
+/// The same as the journal of runs has it; `None`: the host was not touched, so that it was no run.
+pub(super) fn end_of(ended: &Result<HostExit, HostError>) -> Option<End> {
+    Some(match ended {
         Ok(_) => End::Asked,
+        Err(HostError::Load(LoadError::Taken { .. })) => return None,
         Err(HostError::RolledBack(_)) => End::RolledBack,
         Err(HostError::PcpusChanged(_)) => End::PcpusChanged,
         Err(HostError::Ejected(_)) => End::Ejected,
         Err(_) => End::Failed,
-    }
+    })
 }

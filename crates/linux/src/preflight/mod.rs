@@ -187,6 +187,12 @@ fn check_in(root: &Path, cookie: &dyn Fn(u32) -> io::Result<u64>) -> Vec<Finding
 /// A check: what it found, if it found something.
 type Check = fn(&Host<'_>) -> Option<Finding>;
 
+/// Does this process lack the rights to load programs into the kernel, as far as is known?
+pub(crate) fn may_load_nothing() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").ok();
+    status.and_then(|status| state::may_load(&status)) == Some(false)
+}
+
 /// The pCPUs that are online; `None` if there are more than corun handles.
 pub(crate) fn online() -> Option<PcpuSet> {
     pcpus("online")

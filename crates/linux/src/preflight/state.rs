@@ -52,13 +52,17 @@ fn kvm_there(host: &Host<'_>) -> Option<Finding> {
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON_AND_BPF: u64 = 1 << 38 | 1 << 39;
 
-fn privileges(host: &Host<'_>) -> Option<Finding> {
-    let status = host.text("/proc/self/status")?;
+/// May a process load programs into the kernel, by what its `status` says? `None`: it does not say.
+pub(super) fn may_load(status: &str) -> Option<bool> {
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))?;
     let have = u64::from_str_radix(line.trim(), 16).ok()?;
-    let enough = have & CAP_SYS_ADMIN != 0 || have & CAP_PERFMON_AND_BPF == CAP_PERFMON_AND_BPF;
+    Some(have & CAP_SYS_ADMIN != 0 || have & CAP_PERFMON_AND_BPF == CAP_PERFMON_AND_BPF)
+}
+
+fn privileges(host: &Host<'_>) -> Option<Finding> {
+    let enough = may_load(&host.text("/proc/self/status")?)?;
     (!enough).then(|| Finding {
         id: "privileges",
         severity: Severity::Impossible,

@@ -56,6 +56,8 @@ fn what_may_be_in_the_way() {
     let one = |path, text| findings(&[(path, text)]);
     let none = "CapEff:\t0000000000000000\n";
     assert_eq!(one("/proc/self/status", none), ["privileges"]);
+    let tracer = "CapEff:\t000000c000000000\n";
+    assert!(one("/proc/self/status", tracer).is_empty());
     let wide = "0-600\n";
     assert_eq!(one("/sys/devices/system/cpu/online", wide), ["pcpus"]);
     let locked = "none integrity [confidentiality]\n";

@@ -89,6 +89,9 @@ pub struct Recorded {
 /// Why nothing is recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
+    /// Only some may trace the kernel.
+    #[error("nothing is recorded: to trace the kernel takes root, or CAP_BPF and CAP_PERFMON")]
+    Rights,
     /// The kernel's half is refused.
     #[error(
         "the kernel does not let this be traced: {cause}; it takes root (CAP_BPF, CAP_PERFMON), Linux 5.8 \
@@ -133,6 +136,9 @@ pub enum RecordError {
 pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
     if !namespaces::numbers_are_the_kernels() {
         return Err(RecordError::Namespace);
+    }
+    if preflight::may_load_nothing() {
+        return Err(RecordError::Rights);
     }
     let asked = signals().map_err(RecordError::Signals)?;
     let online = preflight::online().ok_or(RecordError::Online)?;

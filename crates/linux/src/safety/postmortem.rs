@@ -10,8 +10,12 @@ use crate::stats::Stats;
 use corun_system::files;
 use corun_system::procfs::Proc;
 use serde::Serialize;
+use serde_json::Value;
 use std::path::Path;
 use std::{fs, io};
+
+/// Its name.
+const LAST: &str = "last-exit.json";
 
 /// The last thing a run leaves.
 #[derive(Clone, Debug, Serialize)]
@@ -72,12 +76,20 @@ impl PostMortem<'_> {
         }
     }
 
+    /// Is it of this run, which did not live to write one, that the last one was written?
+    pub fn is_written_of(dead: &Run, folder: &Path) -> bool {
+        let text = files::read_own(&folder.join(LAST)).ok().flatten();
+        let known = text.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let run = known.and_then(|known| serde_json::from_value(known["run"].clone()).ok());
+        run.as_ref() == Some(dead)
+    }
+
     /// Writes it into a directory.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        let last = folder.join("last-exit.json");
+        let last = folder.join(LAST);
         match fs::rename(&last, folder.join("previous-exit.json")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -102,6 +114,7 @@ mod tests {
             end: None,
             ended: None,
         };
+        assert!(!PostMortem::is_written_of(&run, folder.path()));
         for why in ["first", "second", "third"] {
             let last = PostMortem {
                 why,
@@ -117,5 +130,8 @@ mod tests {
         assert_eq!(why("last-exit.json"), "third");
         assert_eq!(why("previous-exit.json"), "second");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(PostMortem::is_written_of(&run, folder.path()));
+        let other = Run { began: 2, ..run };
+        assert!(!PostMortem::is_written_of(&other, folder.path()));
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How runs of the daemon ended, so that one that keeps failing is not started for ever.
 //!
-//! A run is written down before the dispatcher is loaded, and how it ended after. One that never
+//! A run is written down just before the dispatcher is put in charge, and how it ended after: what fails
+//! before that stops no task of the host, and may be tried again and again. One that never
 //! ended was killed, or the host died under it; which of these, the kernel's boot id tells. After
 //! three bad ends within ten minutes (assumed: a service manager that restarts at once would make
 //! hundreds) or one death of the host, preflight refuses until `--force` is given. That does not
@@ -70,6 +71,8 @@ pub struct Journal {
     file: PathBuf,
     /// What is in it.
     pub known: Runs,
+    /// Is the last of these ours, and not over?
+    begun: bool,
     /// Held as long as this run goes on.
     _lock: Lock,
 }
@@ -94,6 +97,7 @@ impl Journal {
         Ok(Self {
             file: Self::file(folder),
             known: Self::read(folder),
+            begun: false,
             _lock: lock.ok_or_else(busy)?,
         })
     }
@@ -112,9 +116,11 @@ impl Journal {
     /// A run begins, of this process.
     ///
     /// # Errors
-    /// If it cannot be written down.
+    /// If it cannot be written down; then it has not begun.
     pub fn begin(&mut self) -> io::Result<()> {
         let pid = std::process::id();
+        // Not after it is there: if it is struck out, nothing else is to be missing.
+        self.known.keep_the_last();
         self.known.runs.push(Run {
             began: now(),
             pid,
@@ -123,9 +129,16 @@ impl Journal {
             end: None,
             ended: None,
         });
-        let surplus = self.known.runs.len().saturating_sub(KEPT);
-        self.known.runs.drain(..surplus);
-        self.write()
+        self.begun = true;
+        self.write().inspect_err(|_| {
+            // If half of it was written after all, it must not count as a daemon that was killed.
+            let _ = self.strike_out();
+        })
+    }
+
+    /// Has a run begun, and not ended?
+    pub fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// It ends.
@@ -133,10 +146,24 @@ impl Journal {
     /// # Errors
     /// If that cannot be written down.
     pub fn end(&mut self, end: End) -> io::Result<()> {
-        if let Some(run) = self.known.runs.last_mut() {
+        if let Some(run) = self.known.runs.last_mut().filter(|_| self.begun) {
             run.end = Some(end);
             run.ended = Some(now());
         }
+        self.begun = false;
+        self.known.keep_the_last();
+        self.write()
+    }
+
+    /// It was none: the host has not been touched.
+    ///
+    /// # Errors
+    /// If that cannot be written down.
+    pub fn strike_out(&mut self) -> io::Result<()> {
+        if self.begun {
+            self.known.runs.pop();
+        }
+        self.begun = false;
         self.write()
     }
 
@@ -147,6 +174,11 @@ impl Journal {
 }
 
 impl Runs {
+    fn keep_the_last(&mut self) {
+        let surplus = self.runs.len().saturating_sub(KEPT);
+        self.runs.drain(..surplus);
+    }
+
     /// What speaks against another run, now.
     pub fn findings(&self) -> Vec<Finding> {
         self.findings_in(&boot(), &|run| {
@@ -313,6 +345,25 @@ mod tests {
         assert_eq!(known.died(), None);
         fs::write(folder.join("runs.json"), "not a journal").unwrap();
         assert_eq!(Journal::read(&folder), Runs::default());
+    }
+
+    /// If other starts that come to nothing pushed bad ends out, a crash loop would be forgotten.
+    #[test]
+    fn a_run_that_was_none_leaves_the_others_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        for _ in 0..KEPT {
+            journal.begin().unwrap();
+            journal.end(End::Failed).unwrap();
+        }
+        let before = journal.known.clone();
+        journal.begin().unwrap();
+        assert_ne!(Journal::read(folder.path()), before);
+        journal.strike_out().unwrap();
+        assert_eq!(Journal::read(folder.path()), before);
+        // Without one of ours that goes on, the last one is another's.
+        journal.strike_out().unwrap();
+        assert_eq!(Journal::read(folder.path()), before);
     }
 
     /// Two that were started at once, before either was in charge, forgot each other's runs.

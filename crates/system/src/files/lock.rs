@@ -2,14 +2,22 @@
 //! One daemon at a time: a lock beside the file that it works with.
 //!
 //! flock() takes no right to write. If everybody could open the lock's file, any user could hold the lock, and so keep
-//! a daemon, or a command that cleans up after a killed one, from starting. Those who may not open the file look
-//! into /proc/locks instead.
+//! a daemon, or a command that cleans up after a killed one, from starting. So it is ours alone, and one that somebody else
+//! has put there is refused. Those who may not open the file look into /proc/locks instead.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Who asks whether the lock is taken ([`Lock::is_taken`]) has it for a moment. Assumed: for less than this, also where
+/// its CPU is away meanwhile.
+const MOMENT: Duration = Duration::from_millis(200);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// That nobody else works with a file: held until it is dropped, or its process ends in whatever way.
 #[derive(Debug)]
@@ -18,10 +26,10 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes it for `file`, whose folder is made if need be; `None`: somebody else has it.
+    /// Takes it for `file`, whose folder is made if need be; `None`: somebody else has it, and not only for a moment.
     ///
     /// # Errors
-    /// If `file` is no file, or the one that is locked, beside it, cannot be made.
+    /// If `file` is no file, or the one that is locked, beside it, cannot be made or is somebody else's.
     pub fn take(file: &Path) -> io::Result<Option<Self>> {
         super::spare_others(file)?;
         let beside = beside(file);
@@ -32,16 +40,8 @@ impl Lock {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        let held = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(beside)?;
-        // A daemon before may have made one that everybody may open.
-        held.set_permissions(Permissions::from_mode(0o600))?;
-        let taken = flock(&held, libc::LOCK_EX)?;
+        let held = open_own(&beside).map_err(|error| about(&beside, error))?;
+        let taken = within(MOMENT, &held)?;
         Ok(taken.then_some(Self { _held: held }))
     }
 
@@ -61,6 +61,61 @@ impl Lock {
 
 fn beside(file: &Path) -> PathBuf {
     file.with_extension("lock")
+}
+
+/// Names the lock's file, which nobody has chosen; a lack of rights is told as the system tells it.
+fn about(file: &Path, error: io::Error) -> io::Error {
+    let is_lack = error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_some();
+    match is_lack {
+        true => error,
+        false => io::Error::new(error.kind(), format!("{}: {error}", file.display())),
+    }
+}
+
+/// Opens the lock's file, or makes it, so that nobody else may open it.
+fn open_own(file: &Path) -> io::Result<File> {
+    let held = open_or_make(file)?;
+    let found = held.metadata()?;
+    super::is_file(&found)?;
+    super::belongs_to_us(&found)?;
+    if found.nlink() != 1 {
+        // It may be any file of ours that somebody has linked here: its mode is none of a lock's business.
+        return Err(super::refused(
+            "has another name besides: look at it, then remove it",
+        ));
+    }
+    // A daemon before may have made one that everybody may open.
+    held.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(held)
+}
+
+/// Made only where there is none: of a file that is there the kernel may keep whose it is to itself if it was to be made
+/// (`fs.protected_regular`). A pipe without a reader is not waited for.
+fn open_or_make(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    match options.open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => return other,
+    }
+    match options.clone().create_new(true).open(file) {
+        // Another daemon was quicker.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(file),
+        other => other,
+    }
+}
+
+/// Locks a file for ourselves, if that is possible within this time. Returns whether.
+fn within(patience: Duration, file: &File) -> io::Result<bool> {
+    let until = Instant::now() + patience;
+    while !flock(file, libc::LOCK_EX)? {
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(true)
 }
 
 /// Locks a file for as long as it is open, if that is possible at once. Returns whether.
@@ -128,6 +183,60 @@ mod tests {
         std::os::unix::fs::symlink(&victim, beside(&file)).unwrap();
         assert!(Lock::take(&file).is_err());
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    }
+
+    /// `corun guest status` asks at any moment, and a start or a restore that fails for it is not tried again.
+    #[test]
+    fn who_only_asks_keeps_nobody_from_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.json");
+        drop(Lock::take(&file).unwrap().unwrap());
+        let asked = File::open(beside(&file)).unwrap();
+        assert!(flock(&asked, libc::LOCK_SH).unwrap());
+        let answered = thread::spawn(move || {
+            thread::sleep(MOMENT / 4);
+            drop(asked);
+        });
+        assert!(Lock::take(&file).unwrap().is_some());
+        answered.join().unwrap();
+    }
+
+    /// `--state /tmp/g.json`: any user may have put a lock there, and hold it, or have linked a file of root's.
+    #[test]
+    fn a_file_of_somebody_else_is_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, other] = ["state.json", "other"].map(|name| folder.path().join(name));
+        fs::write(&other, "precious").unwrap();
+        fs::set_permissions(&other, Permissions::from_mode(0o644)).unwrap();
+        fs::hard_link(&other, beside(&file)).unwrap();
+        let refused = Lock::take(&file).unwrap_err().to_string();
+        assert!(
+            refused.contains("state.lock: has another name"),
+            "{refused}"
+        );
+        assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o644);
+        fs::remove_file(beside(&file)).unwrap();
+        fs::write(beside(&file), "").unwrap();
+        if std::os::unix::fs::chown(beside(&file), Some(65_534), None).is_err() {
+            return; // it takes root
+        }
+        let refused = Lock::take(&file).unwrap_err().to_string();
+        assert!(
+            refused.contains("state.lock: belongs to user 65534"),
+            "{refused}"
+        );
+        assert_eq!(fs::metadata(beside(&file)).unwrap().uid(), 65_534);
+    }
+
+    /// To open a pipe that nobody reads would wait for a reader.
+    #[test]
+    fn a_pipe_is_no_lock_and_nothing_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.json");
+        let name = std::ffi::CString::new(beside(&file).to_str().unwrap()).unwrap();
+        // SAFETY: a name that ends with 0.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert!(Lock::take(&file).is_err());
     }
 
     #[test]

@@ -25,6 +25,20 @@ fn threads_of_the_kernel_are_known_by_their_flag() {
     assert!(Stat::parse(line).unwrap().is_kernel);
 }
 
+/// A worker of io_uring, as Linux 6.1 shows it.
+#[test]
+fn threads_whose_mask_is_fixed_are_known_by_their_flag() {
+    let flags = |flags: u32| {
+        let line = format!(
+            "9 (iou-wrk-7) S 1 0 0 0 -1 {flags} 0 0 0 0 0 6 0 0 20 0 1 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
+        );
+        Stat::parse(&line).unwrap()
+    };
+    let worker = flags(0x0440_4050);
+    assert!(worker.is_fixed && !worker.is_kernel);
+    assert!(!flags(0x0040_4040).is_fixed);
+}
+
 #[test]
 fn times_and_turns_of_a_thread() {
     let expected = Counted {

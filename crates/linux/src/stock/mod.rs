@@ -11,7 +11,9 @@
 //! set back at the end, and after a crash by the next daemon ([`state`]). Policies that decide at
 //! wake-ups and switches need sched_ext and are refused.
 
+mod around;
 mod find;
+mod left;
 mod notes;
 mod report;
 mod state;
@@ -32,6 +34,8 @@ use corun_system::clock;
 use corun_system::procfs::{Counted, Process, ThreadKey};
 use corun_system::signals;
 use find::{Vcpu, Vm, Vms};
+use left::NotBack;
+pub use left::Stuck;
 use notes::Notes;
 use report::Report;
 use state::State;
@@ -103,6 +107,16 @@ pub enum StockError {
         /// Why.
         cause: io::Error,
     },
+    /// A thread keeps what was set of it.
+    #[error(
+        "{stuck}; that is tried again by the next start or --restore, for which {path} still has it"
+    )]
+    Stuck {
+        /// The state file.
+        path: String,
+        /// Which thread, and why.
+        stuck: Stuck,
+    },
     /// As with sched_ext, such as that pCPUs came or went.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -156,9 +170,30 @@ pub fn restore(state: &Path) -> Result<Vec<String>, StockError> {
     }
     let (_, left) = State::open(state, thread::own_slice()).map_err(failed)?;
     match left.stuck {
-        Some(cause) => Err(failed(cause)),
+        Some(stuck) => Err(not_back(state, NotBack::Thread(stuck))),
         None => Ok(left.notes()),
     }
+}
+
+fn not_back(state: &Path, why: NotBack) -> StockError {
+    let path = state.display().to_string();
+    match why {
+        NotBack::Thread(stuck) => StockError::Stuck { path, stuck },
+        NotBack::File(cause) => StockError::State { path, cause },
+    }
+}
+
+/// What the run comes to. How it ended goes before what could not be taken back after that.
+fn settle(
+    ended: Result<Cause, StockError>,
+    back: Result<(), StockError>,
+    notes: fn(&str),
+) -> Result<Cause, StockError> {
+    if let (Err(_), Err(more)) = (&ended, &back) {
+        notes(&format!("and then: {more}"));
+    }
+    let cause = ended?;
+    back.map(|()| cause)
 }
 
 struct Daemon {
@@ -222,8 +257,8 @@ impl Daemon {
             }
         };
         let back = self.state.restore();
-        back.map_err(|cause| self.failed(cause))?;
-        ended
+        let back = back.map_err(|why| not_back(&self.options.state, why));
+        settle(ended, back.map(|_| ()), self.options.notes)
     }
 
     fn failed(&self, cause: io::Error) -> StockError {
@@ -278,9 +313,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Masks that others have set since are what vCPUs may use from now on. Masks are read each
-    /// time before any is set: otherwise what another process has set a moment before would be
-    /// lost.
+    /// Masks that others have set since are what vCPUs may use from now on, within their cpusets. Masks are
+    /// read each time before any is set: otherwise what another process has set a moment before
+    /// would be lost.
     fn heed(&mut self, thorough: bool) {
         let vcpus = || self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let found = vcpus().filter_map(|vcpu| Some((vcpu.key, affinity::get(vcpu.key.tid).ok()?)));

@@ -22,7 +22,7 @@ pub mod thread;
 use crate::host::{Cause, HostError, same_pcpus};
 use crate::outside::task_seen;
 use crate::perf::{Tally, VcpuCounters};
-use crate::{descriptors, machine, preflight, priority};
+use crate::{descriptors, machine, preflight, priority, sched_ext};
 use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Snapshot, TaskId, TaskPlan, VmId, VmSeen,
@@ -99,6 +99,18 @@ pub enum StockError {
         "policy {0} is about slices, and this kernel takes none from threads: Linux 6.12 and newer do"
     )]
     NoSlices(&'static str),
+    /// Another scheduler is in charge.
+    #[error(
+        "the sched_ext scheduler {0} is in charge of this host: slices mean nothing to it, and what it makes of \
+         affinities the policy does not know; end it first, or leave out --backend fair"
+    )]
+    OtherScheduler(String),
+    /// Another scheduler came.
+    #[error(
+        "the sched_ext scheduler {0} has taken this host over, to which slices mean nothing: so what was set of \
+         threads is taken back"
+    )]
+    TakenOver(String),
     /// The state file.
     #[error("{path}: {cause}")]
     State {
@@ -131,6 +143,8 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     if !SERVED.contains(&name) {
         return Err(StockError::NotServed(name));
     }
+    let host = Host::default();
+    host.is_for_us()?;
     let own_slice = thread::own_slice();
     if own_slice.is_none() {
         if SLICES_ONLY.contains(&name) {
@@ -152,7 +166,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     let (state, left) = State::open(&options.state, own_slice).map_err(failed)?;
     left.notes().iter().for_each(|note| (options.notes)(note));
     let daemon = Daemon::new(options, state, online)?;
-    daemon.serve(&asked, preflight::online)
+    daemon.serve(&asked, host)
 }
 
 /// Takes back what a daemon that was killed has left of threads. Returns what people should know.
@@ -194,6 +208,39 @@ fn settle(
     }
     let cause = ended?;
     back.map(|()| cause)
+}
+
+/// How the host is asked what all rests on.
+#[derive(Clone, Copy)]
+struct Host {
+    /// The pCPUs that are online.
+    online: fn() -> Option<PcpuSet>,
+    /// Who is in charge instead of the kernel's own scheduler.
+    other: fn() -> Option<String>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self {
+            online: preflight::online,
+            other: sched_ext::in_charge,
+        }
+    }
+}
+
+impl Host {
+    /// Does the kernel's own scheduler run it?
+    fn is_for_us(&self) -> Result<(), StockError> {
+        (self.other)().map_or(Ok(()), |other| Err(StockError::OtherScheduler(other)))
+    }
+
+    /// Is it as it was told at the start?
+    fn is_as_told(&self, online: &PcpuSet) -> Result<(), StockError> {
+        if let Some(other) = (self.other)() {
+            return Err(StockError::TakenOver(other));
+        }
+        Ok(same_pcpus(online, (self.online)())?)
+    }
 }
 
 struct Daemon {
@@ -239,12 +286,7 @@ impl Daemon {
     }
 
     /// Works until it is `asked` to end, its time is over or something fails; then everything is as before.
-    /// `online` tells of the pCPUs that are.
-    fn serve(
-        mut self,
-        asked: &AtomicBool,
-        online: fn() -> Option<PcpuSet>,
-    ) -> Result<Cause, StockError> {
+    fn serve(mut self, asked: &AtomicBool, host: Host) -> Result<Cause, StockError> {
         let ended = loop {
             if asked.load(Ordering::Relaxed) {
                 break Ok(Cause::Asked);
@@ -252,7 +294,7 @@ impl Daemon {
             if self.end.is_some_and(|end| clock::now() >= end) {
                 break Ok(Cause::TimeOver);
             }
-            if let Err(error) = self.turn(online) {
+            if let Err(error) = self.turn(host) {
                 break Err(error);
             }
         };
@@ -269,11 +311,11 @@ impl Daemon {
     }
 
     /// Does what is due, or sleeps until something is.
-    fn turn(&mut self, online: fn() -> Option<PcpuSet>) -> Result<(), StockError> {
+    fn turn(&mut self, host: Host) -> Result<(), StockError> {
         let now = clock::now();
         if now >= self.due {
             self.due = now + self.policy.period();
-            self.ask(now, online)?;
+            self.ask(now, host)?;
         }
         let counted = |task| Some(self.counters.get(&task)?.1);
         if let Some(lines) = self.report.due(now, &self.vms.list, counted) {
@@ -287,13 +329,13 @@ impl Daemon {
     }
 
     /// A period is over: asks the policy and does what it says.
-    fn ask(&mut self, now: Nanos, online: fn() -> Option<PcpuSet>) -> Result<(), StockError> {
+    fn ask(&mut self, now: Nanos, host: Host) -> Result<(), StockError> {
         let thorough = now >= self.thorough_due;
         if thorough {
             self.thorough_due = now + THOROUGH;
             // Pools and homes are made of these; and a thread that was bound to a pCPU that has
             // gone may run anywhere, though that pCPU is back by now.
-            same_pcpus(&self.online, online())?;
+            host.is_as_told(&self.online)?;
             self.vms.refresh();
         }
         self.heed(thorough);

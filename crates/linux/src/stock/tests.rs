@@ -413,12 +413,48 @@ fn pcpus_that_come_or_go_end_a_run() {
         .set(&[(key(&fake), state::Settings { affinity, slice })])
         .unwrap();
     let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
-    let more = || Some(PcpuSet::first(500));
+    let more = host_with(|| Some(PcpuSet::first(500)));
     let ended = daemon.serve(&AtomicBool::new(false), more);
     let Err(StockError::Host(HostError::PcpusChanged(why))) = &ended else {
         panic!("{ended:?}");
     };
     assert!(why.contains("0-499"), "{why}");
+    assert_eq!(found(&fake).0, before);
+    assert!(!path.exists());
+}
+
+fn host_with(online: fn() -> Option<PcpuSet>) -> Host {
+    Host {
+        online,
+        other: || None,
+    }
+}
+
+/// Under it masks bind and slices do nothing, which no policy reckons with.
+#[test]
+fn a_scheduler_that_comes_ends_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    let options = StockOptions {
+        state: path.clone(),
+        run_for: Some(SEC / 10),
+        ..options("fair")
+    };
+    let (mut state, _) = State::open(&path, None).unwrap();
+    state.set(&masks(&fake, one)).unwrap();
+    let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+    let host = Host {
+        other: || Some("lavd".to_string()),
+        ..host_with(preflight::online)
+    };
+    let ended = daemon.serve(&AtomicBool::new(false), host).unwrap_err();
+    let told = "sched_ext scheduler lavd";
+    assert!(ended.to_string().contains(told), "{ended}");
+    let refused = host.is_for_us().unwrap_err().to_string();
+    assert!(refused.contains(told), "{refused}");
     assert_eq!(found(&fake).0, before);
     assert!(!path.exists());
 }
@@ -680,7 +716,7 @@ fn how_it_ended_goes_before_what_could_not_be_taken_back() {
         };
         let (state, _) = State::open(&path, None).unwrap();
         let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
-        let more = || Some(PcpuSet::first(500));
+        let more = host_with(|| Some(PcpuSet::first(500)));
         let ended = daemon.serve(&AtomicBool::new(asked), more).unwrap_err();
         match asked {
             true => assert!(matches!(ended, StockError::Stuck { .. }), "{ended}"),
@@ -766,7 +802,7 @@ fn times_without_end_are_none() {
     let mut daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
     let counted = |_| None;
     assert!(daemon.report.due(clock::now(), &[], counted).is_none());
-    let ended = daemon.serve(&AtomicBool::new(true), preflight::online);
+    let ended = daemon.serve(&AtomicBool::new(true), Host::default());
     assert!(matches!(ended, Ok(Cause::Asked)));
 }
 

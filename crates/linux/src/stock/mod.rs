@@ -20,6 +20,7 @@ mod state;
 pub mod thread;
 
 use crate::host::{Cause, HostError, same_pcpus};
+use crate::output::Output;
 use crate::outside::task_seen;
 use crate::perf::{Tally, VcpuCounters};
 use crate::{descriptors, machine, preflight, priority, sched_ext};
@@ -80,7 +81,7 @@ pub struct StockOptions {
     /// Where changes are written down.
     pub state: PathBuf,
     /// Where statistics go.
-    pub out: Box<dyn Write>,
+    pub out: Box<dyn Write + Send>,
     /// Where people are told what cannot be done, a sentence each.
     pub notes: fn(&str),
 }
@@ -245,6 +246,7 @@ impl Host {
 
 struct Daemon {
     options: StockOptions,
+    output: Output,
     policy: Box<dyn Policy>,
     state: State,
     vms: Vms,
@@ -264,8 +266,9 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn new(options: StockOptions, state: State, online: PcpuSet) -> Result<Self, StockError> {
+    fn new(mut options: StockOptions, state: State, online: PcpuSet) -> Result<Self, StockError> {
         let began = clock::now();
+        let out = std::mem::replace(&mut options.out, Box::new(io::sink()));
         Ok(Self {
             policy: (options.policy.make)(&options.settings),
             state,
@@ -281,6 +284,7 @@ impl Daemon {
             end: options.run_for.map(|time| began.saturating_add(time)),
             report: Report::new(options.interval, began),
             noted: Notes::default(),
+            output: Output::new(out, options.notes),
             options,
         })
     }
@@ -300,7 +304,10 @@ impl Daemon {
         };
         let back = self.state.restore();
         let back = back.map_err(|why| not_back(&self.options.state, why));
-        settle(ended, back.map(|_| ()), self.options.notes)
+        let printed = self.output.finish().map_err(HostError::Output);
+        let notes = self.options.notes;
+        let ended = settle(ended, back.map(|_| ()), notes);
+        settle(ended, printed.map_err(StockError::from), notes)
     }
 
     fn failed(&self, cause: io::Error) -> StockError {
@@ -312,6 +319,7 @@ impl Daemon {
 
     /// Does what is due, or sleeps until something is.
     fn turn(&mut self, host: Host) -> Result<(), StockError> {
+        self.output.check().map_err(HostError::Output)?;
         let now = clock::now();
         if now >= self.due {
             self.due = now + self.policy.period();
@@ -319,8 +327,9 @@ impl Daemon {
         }
         let counted = |task| Some(self.counters.get(&task)?.1);
         if let Some(lines) = self.report.due(now, &self.vms.list, counted) {
-            let out = &mut self.options.out;
-            report::print(out, &lines, self.options.json).map_err(HostError::Output)?;
+            let text = report::printed(&lines, self.options.json);
+            let put = text.and_then(|text| self.output.put(text));
+            put.map_err(HostError::Output)?;
         }
         let next = [Some(now + NAP), Some(self.due), self.end];
         let next = next.into_iter().flatten().min().unwrap_or(now);

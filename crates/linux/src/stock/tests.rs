@@ -459,6 +459,38 @@ fn a_scheduler_that_comes_ends_a_run() {
     assert!(!path.exists());
 }
 
+/// Statistics that nobody reads keep neither vCPUs waiting nor the daemon from ending.
+#[test]
+fn a_reader_that_stalls_does_not_keep_it_from_ending() {
+    for json in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let fake = Fake::start("worker");
+        let before = found(&fake).0;
+        let one = PcpuSet::from_iter(before.iter().take(1));
+        let (_reader, writer) = crate::output::tests::full_pipe();
+        let options = StockOptions {
+            state: path.clone(),
+            interval: Some(1),
+            run_for: Some(SEC / 2),
+            json,
+            out: Box::new(writer),
+            ..options("fair")
+        };
+        let (mut state, _) = State::open(&path, None).unwrap();
+        state.set(&masks(&fake, one)).unwrap();
+        let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+        let (send, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let host = host_with(preflight::online);
+            send.send(daemon.serve(&AtomicBool::new(false), host))
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(20));
+        assert!(matches!(ended, Ok(Ok(Cause::TimeOver))), "{ended:?}");
+        assert_eq!(found(&fake).0, before);
+    }
+}
+
 /// A file as a daemon before leaves it: of these threads, which had and were given this.
 fn file_of(path: &Path, threads: &[(&Fake, state::Settings, state::Settings)]) {
     let changed = |(fake, before, now): &(&Fake, state::Settings, state::Settings)| {

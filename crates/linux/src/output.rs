@@ -187,11 +187,11 @@ pub(crate) mod tests {
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
         assert!(rest.ends_with("again\n"), "{rest}");
-        let said = SAID.lock().unwrap().join("; ");
-        assert!(
-            said.contains("were left out") && said.contains("statistics of 9"),
-            "{said}"
-        );
+        let said = SAID.lock().unwrap();
+        let counts = said
+            .iter()
+            .filter_map(|note| note.split(' ').nth(2)?.parse::<u64>().ok());
+        assert!(counts.sum::<u64>() >= skipped, "{said:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! stolen time can be seen at all.
 
 use corun_model::PcpuSet;
+use corun_system::cpusets;
 use corun_system::procfs::Proc;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,36 +73,8 @@ impl Sys {
 
     /// The vCPUs that the cpuset of a thread allows, as its cgroups say; `None` if none says so.
     pub(crate) fn cpuset(&self, cgroups: &[(String, String)]) -> Option<PcpuSet> {
-        let of_cpuset = |controllers: &&(String, String)| {
-            controllers.0.is_empty() || controllers.0.split(',').any(|name| name == "cpuset")
-        };
-        let base = self.root.join("fs/cgroup");
-        cgroups
-            .iter()
-            .filter(of_cpuset)
-            .find_map(|(controllers, path)| {
-                let (mount, file) = match controllers.is_empty() {
-                    true => (base.clone(), "cpuset.cpus.effective"),
-                    false => (base.join(controllers), "cpuset.effective_cpus"),
-                };
-                nearest(&mount, path, file)
-            })
+        cpusets::of(&self.root, cgroups)
     }
-}
-
-/// `file` of the cgroup `path` below `mount`, or of the nearest one above that has it: where the
-/// controller is not enabled, the parent's set holds.
-fn nearest(mount: &Path, path: &str, file: &str) -> Option<PcpuSet> {
-    let full = mount.join(path.trim_start_matches('/'));
-    full.ancestors()
-        .take_while(|folder| folder.starts_with(mount))
-        .find_map(|folder| {
-            fs::read_to_string(folder.join(file))
-                .ok()?
-                .trim()
-                .parse()
-                .ok()
-        })
 }
 
 /// Does the hypervisor tell the guest's kernel of stolen time? `false`: none would be seen even if
@@ -177,29 +150,6 @@ mod tests {
             !sys.has_cgroup("/a"),
             "of version 2 all are in one hierarchy"
         );
-    }
-
-    #[test]
-    fn cpusets_of_both_versions_and_of_parents() {
-        let root = tempfile::tempdir().unwrap();
-        let sys = Sys::at(root.path());
-        let of = |controllers: &str, path: &str| {
-            let cgroups = [(controllers.to_string(), path.to_string())];
-            sys.cpuset(&cgroups).map(|set| set.to_string())
-        };
-        put(root.path(), "fs/cgroup/cpuset.cpus.effective", "0-3\n");
-        put(root.path(), "fs/cgroup/a/cpuset.cpus.effective", "1\n");
-        put(
-            root.path(),
-            "fs/cgroup/cpuset/b/cpuset.effective_cpus",
-            "2-3\n",
-        );
-        assert_eq!(of("", "/a"), Some("1".into()));
-        assert_eq!(of("", "/a/inner"), Some("1".into()));
-        assert_eq!(of("", "/other"), Some("0-3".into()));
-        assert_eq!(of("cpuset", "/b"), Some("2-3".into()));
-        assert_eq!(of("cpuset", "/none"), None);
-        assert_eq!(of("memory", "/a"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::host::{Cause, HostError, HostOptions, Recorded, ejected};
 use crate::knobs;
 use crate::loader::Dispatcher;
 use crate::machine;
+use crate::output::Output;
 use crate::preflight;
 use crate::recorder::Recorder;
 use crate::safety::guard::Guard;
@@ -38,6 +39,7 @@ const SHORT: Nanos = SEC;
 /// What lives as long as the dispatcher is in charge.
 pub(crate) struct Daemon {
     options: HostOptions,
+    output: Output,
     pub(crate) control: Control,
     recorder: Option<Recorder>,
     online: PcpuSet,
@@ -69,6 +71,7 @@ impl Daemon {
             None => None,
         };
         let only = std::mem::take(&mut options.only);
+        let out = std::mem::replace(&mut options.out, Box::new(io::sink()));
         let host = machine::seen(online)?;
         let control = Control::new(options.policy, options.settings, only, host, *online);
         let began = clock::now();
@@ -77,6 +80,7 @@ impl Daemon {
             guard: Guard::new(options.limits, began),
             forced: forced.to_vec(),
             last: None,
+            output: Output::new(out, options.notes),
             options,
             control,
             recorder,
@@ -123,6 +127,7 @@ impl Daemon {
                 "the daemon hung for 5 s or more: VMs were in fair order, and are under the policy again",
             );
         }
+        self.output.check().map_err(HostError::Output)?;
         self.drain()?;
         let asked = clock::now() >= self.control.due();
         if asked {
@@ -303,11 +308,11 @@ impl Daemon {
     fn report(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
         let stats = self.count(dispatcher)?;
         let printed = match self.options.interval {
-            Some(_) => self.print(&stats).map_err(HostError::Output),
+            Some(_) => printed(&stats, self.options.json).and_then(|text| self.output.put(text)),
             None => Ok(()),
         };
         self.last = Some(stats);
-        printed
+        printed.map_err(HostError::Output)
     }
 
     /// The last statistics, for the post-mortem. That there are none must not change how it ends.
@@ -348,15 +353,9 @@ impl Daemon {
         Ok(stats)
     }
 
-    fn print(&mut self, stats: &Stats) -> io::Result<()> {
-        let out = &mut self.options.out;
-        if self.options.json {
-            serde_json::to_writer(&mut *out, stats)?;
-            writeln!(out)?;
-        } else {
-            writeln!(out, "{stats}")?;
-        }
-        out.flush()
+    /// The last statistics go out, unless nobody reads them.
+    pub(crate) fn finish_output(self) -> Result<(), HostError> {
+        self.output.finish().map_err(HostError::Output)
     }
 
     pub(crate) fn finish_recording(
@@ -371,6 +370,17 @@ impl Daemon {
             .map(Some)
             .map_err(|cause| record_error(&self.options, cause))
     }
+}
+
+/// Statistics as they are printed.
+fn printed(stats: &Stats, json: bool) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    match json {
+        true => serde_json::to_writer(&mut text, stats)?,
+        false => write!(text, "{stats}")?,
+    }
+    writeln!(text)?;
+    Ok(text)
 }
 
 /// The settings that are wanted, the rest as the daemon was started with; what is wrong is the reply.

@@ -248,6 +248,7 @@ fn take_over(
     last.info.clone_from(&info);
     last.lapses = dispatcher.lapses();
     let recorded = daemon.finish_recording(&dispatcher);
+    let printed = daemon.finish_output();
     if let Some(state) = sched_ext::state().filter(|state| state != "disabled") {
         return Err(HostError::NotBack { state });
     }
@@ -255,11 +256,15 @@ fn take_over(
     match info {
         // It may have been thrown out while it was being told to leave.
         Some(info) if info.kind != ExitInfo::UNREGISTERED => Err(ejected(info)),
-        info => Ok(HostExit {
-            cause,
-            info,
-            recorded: recorded?,
-        }),
+        info => {
+            let recorded = recorded?;
+            printed?;
+            Ok(HostExit {
+                cause,
+                info,
+                recorded,
+            })
+        }
     }
 }
 

@@ -50,6 +50,7 @@ mod mapping;
 mod namespaces;
 mod object;
 pub mod observe;
+mod output;
 mod outside;
 mod perf;
 mod pidfd;

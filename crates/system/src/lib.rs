@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The interface to Linux that both of corun's daemons need, the one on a host ([corun-linux]) and the one in a guest
-//! ([corun-guest]): what /proc says of threads ([`procfs`]), their affinity ([`affinity`]), files that survive
-//! a crash ([`files`]), the kernel's clocks ([`clock`]), signals that ask a daemon to end ([`signals`]), what people are told
-//! who lack a right ([`rights`]).
+//! ([corun-guest]): what /proc says of threads ([`procfs`]), their affinity ([`affinity`]) and cpusets ([`cpusets`]),
+//! files that survive a crash ([`files`]), the kernel's clocks ([`clock`]), signals that ask a daemon to end ([`signals`]),
+//! what people are told who lack a right ([`rights`]).
 //!
 //! This crate speaks of CPUs, which in a guest are its vCPUs, and uses [`PcpuSet`] for sets of either.
 //!
@@ -12,6 +12,7 @@
 
 pub mod affinity;
 pub mod clock;
+pub mod cpusets;
 pub mod files;
 pub mod procfs;
 pub mod rights;

@@ -40,7 +40,7 @@ pub struct HostOptions {
     /// The longest time that KVM polls before a vCPU halts, meanwhile, ns; `None`: as it is.
     pub halt_poll: Option<Nanos>,
     /// Where statistics go.
-    pub out: Box<dyn Write>,
+    pub out: Box<dyn Write + Send>,
     /// Where people are told what is worth knowing, a sentence each.
     pub notes: fn(&str),
 }

@@ -11,16 +11,19 @@
 //! set back at the end, and after a crash by the next daemon ([`state`]). Policies that decide at
 //! wake-ups and switches need sched_ext and are refused.
 
+mod around;
 mod find;
+mod left;
 mod notes;
 mod report;
 mod state;
 pub mod thread;
 
 use crate::host::{Cause, HostError, same_pcpus};
+use crate::output::Output;
 use crate::outside::task_seen;
 use crate::perf::{Tally, VcpuCounters};
-use crate::{descriptors, machine, preflight, priority};
+use crate::{descriptors, machine, preflight, priority, sched_ext};
 use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Snapshot, TaskId, TaskPlan, VmId, VmSeen,
@@ -32,6 +35,8 @@ use corun_system::clock;
 use corun_system::procfs::{Counted, Process, ThreadKey};
 use corun_system::signals;
 use find::{Vcpu, Vm, Vms};
+use left::NotBack;
+pub use left::Stuck;
 use notes::Notes;
 use report::Report;
 use state::State;
@@ -76,7 +81,7 @@ pub struct StockOptions {
     /// Where changes are written down.
     pub state: PathBuf,
     /// Where statistics go.
-    pub out: Box<dyn Write>,
+    pub out: Box<dyn Write + Send>,
     /// Where people are told what cannot be done, a sentence each.
     pub notes: fn(&str),
 }
@@ -95,6 +100,18 @@ pub enum StockError {
         "policy {0} is about slices, and this kernel takes none from threads: Linux 6.12 and newer do"
     )]
     NoSlices(&'static str),
+    /// Another scheduler is in charge.
+    #[error(
+        "the sched_ext scheduler {0} is in charge of this host: slices mean nothing to it, and what it makes of \
+         affinities the policy does not know; end it first, or leave out --backend fair"
+    )]
+    OtherScheduler(String),
+    /// Another scheduler came.
+    #[error(
+        "the sched_ext scheduler {0} has taken this host over, to which slices mean nothing: so what was set of \
+         threads is taken back"
+    )]
+    TakenOver(String),
     /// The state file.
     #[error("{path}: {cause}")]
     State {
@@ -102,6 +119,16 @@ pub enum StockError {
         path: String,
         /// Why.
         cause: io::Error,
+    },
+    /// A thread keeps what was set of it.
+    #[error(
+        "{stuck}; that is tried again by the next start or --restore, for which {path} still has it"
+    )]
+    Stuck {
+        /// The state file.
+        path: String,
+        /// Which thread, and why.
+        stuck: Stuck,
     },
     /// As with sched_ext, such as that pCPUs came or went.
     #[error(transparent)]
@@ -117,6 +144,8 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     if !SERVED.contains(&name) {
         return Err(StockError::NotServed(name));
     }
+    let host = Host::default();
+    host.is_for_us()?;
     let own_slice = thread::own_slice();
     if own_slice.is_none() {
         if SLICES_ONLY.contains(&name) {
@@ -138,7 +167,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     let (state, left) = State::open(&options.state, own_slice).map_err(failed)?;
     left.notes().iter().for_each(|note| (options.notes)(note));
     let daemon = Daemon::new(options, state, online)?;
-    daemon.serve(&asked, preflight::online)
+    daemon.serve(&asked, host)
 }
 
 /// Takes back what a daemon that was killed has left of threads. Returns what people should know.
@@ -156,13 +185,68 @@ pub fn restore(state: &Path) -> Result<Vec<String>, StockError> {
     }
     let (_, left) = State::open(state, thread::own_slice()).map_err(failed)?;
     match left.stuck {
-        Some(cause) => Err(failed(cause)),
+        Some(stuck) => Err(not_back(state, NotBack::Thread(stuck))),
         None => Ok(left.notes()),
+    }
+}
+
+fn not_back(state: &Path, why: NotBack) -> StockError {
+    let path = state.display().to_string();
+    match why {
+        NotBack::Thread(stuck) => StockError::Stuck { path, stuck },
+        NotBack::File(cause) => StockError::State { path, cause },
+    }
+}
+
+/// What the run comes to. How it ended goes before what could not be taken back after that.
+fn settle(
+    ended: Result<Cause, StockError>,
+    back: Result<(), StockError>,
+    notes: fn(&str),
+) -> Result<Cause, StockError> {
+    if let (Err(_), Err(more)) = (&ended, &back) {
+        notes(&format!("and then: {more}"));
+    }
+    let cause = ended?;
+    back.map(|()| cause)
+}
+
+/// How the host is asked what all rests on.
+#[derive(Clone, Copy)]
+struct Host {
+    /// The pCPUs that are online.
+    online: fn() -> Option<PcpuSet>,
+    /// Who is in charge instead of the kernel's own scheduler.
+    other: fn() -> Option<String>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self {
+            online: preflight::online,
+            other: sched_ext::in_charge,
+        }
+    }
+}
+
+impl Host {
+    /// Does the kernel's own scheduler run it?
+    fn is_for_us(&self) -> Result<(), StockError> {
+        (self.other)().map_or(Ok(()), |other| Err(StockError::OtherScheduler(other)))
+    }
+
+    /// Is it as it was told at the start?
+    fn is_as_told(&self, online: &PcpuSet) -> Result<(), StockError> {
+        if let Some(other) = (self.other)() {
+            return Err(StockError::TakenOver(other));
+        }
+        Ok(same_pcpus(online, (self.online)())?)
     }
 }
 
 struct Daemon {
     options: StockOptions,
+    output: Output,
     policy: Box<dyn Policy>,
     state: State,
     vms: Vms,
@@ -182,8 +266,9 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn new(options: StockOptions, state: State, online: PcpuSet) -> Result<Self, StockError> {
+    fn new(mut options: StockOptions, state: State, online: PcpuSet) -> Result<Self, StockError> {
         let began = clock::now();
+        let out = std::mem::replace(&mut options.out, Box::new(io::sink()));
         Ok(Self {
             policy: (options.policy.make)(&options.settings),
             state,
@@ -199,17 +284,13 @@ impl Daemon {
             end: options.run_for.map(|time| began.saturating_add(time)),
             report: Report::new(options.interval, began),
             noted: Notes::default(),
+            output: Output::new(out, options.notes),
             options,
         })
     }
 
     /// Works until it is `asked` to end, its time is over or something fails; then everything is as before.
-    /// `online` tells of the pCPUs that are.
-    fn serve(
-        mut self,
-        asked: &AtomicBool,
-        online: fn() -> Option<PcpuSet>,
-    ) -> Result<Cause, StockError> {
+    fn serve(mut self, asked: &AtomicBool, host: Host) -> Result<Cause, StockError> {
         let ended = loop {
             if asked.load(Ordering::Relaxed) {
                 break Ok(Cause::Asked);
@@ -217,13 +298,16 @@ impl Daemon {
             if self.end.is_some_and(|end| clock::now() >= end) {
                 break Ok(Cause::TimeOver);
             }
-            if let Err(error) = self.turn(online) {
+            if let Err(error) = self.turn(host) {
                 break Err(error);
             }
         };
         let back = self.state.restore();
-        back.map_err(|cause| self.failed(cause))?;
-        ended
+        let back = back.map_err(|why| not_back(&self.options.state, why));
+        let printed = self.output.finish().map_err(HostError::Output);
+        let notes = self.options.notes;
+        let ended = settle(ended, back.map(|_| ()), notes);
+        settle(ended, printed.map_err(StockError::from), notes)
     }
 
     fn failed(&self, cause: io::Error) -> StockError {
@@ -234,16 +318,18 @@ impl Daemon {
     }
 
     /// Does what is due, or sleeps until something is.
-    fn turn(&mut self, online: fn() -> Option<PcpuSet>) -> Result<(), StockError> {
+    fn turn(&mut self, host: Host) -> Result<(), StockError> {
+        self.output.check().map_err(HostError::Output)?;
         let now = clock::now();
         if now >= self.due {
             self.due = now + self.policy.period();
-            self.ask(now, online)?;
+            self.ask(now, host)?;
         }
         let counted = |task| Some(self.counters.get(&task)?.1);
         if let Some(lines) = self.report.due(now, &self.vms.list, counted) {
-            let out = &mut self.options.out;
-            report::print(out, &lines, self.options.json).map_err(HostError::Output)?;
+            let text = report::printed(&lines, self.options.json);
+            let put = text.and_then(|text| self.output.put(text));
+            put.map_err(HostError::Output)?;
         }
         let next = [Some(now + NAP), Some(self.due), self.end];
         let next = next.into_iter().flatten().min().unwrap_or(now);
@@ -252,13 +338,13 @@ impl Daemon {
     }
 
     /// A period is over: asks the policy and does what it says.
-    fn ask(&mut self, now: Nanos, online: fn() -> Option<PcpuSet>) -> Result<(), StockError> {
+    fn ask(&mut self, now: Nanos, host: Host) -> Result<(), StockError> {
         let thorough = now >= self.thorough_due;
         if thorough {
             self.thorough_due = now + THOROUGH;
             // Pools and homes are made of these; and a thread that was bound to a pCPU that has
             // gone may run anywhere, though that pCPU is back by now.
-            same_pcpus(&self.online, online())?;
+            host.is_as_told(&self.online)?;
             self.vms.refresh();
         }
         self.heed(thorough);
@@ -278,9 +364,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Masks that others have set since are what vCPUs may use from now on. Masks are read each
-    /// time before any is set: otherwise what another process has set a moment before would be
-    /// lost.
+    /// Masks that others have set since are what vCPUs may use from now on, within their cpusets. Masks are
+    /// read each time before any is set: otherwise what another process has set a moment before
+    /// would be lost.
     fn heed(&mut self, thorough: bool) {
         let vcpus = || self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let found = vcpus().filter_map(|vcpu| Some((vcpu.key, affinity::get(vcpu.key.tid).ok()?)));

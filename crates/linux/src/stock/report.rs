@@ -98,12 +98,13 @@ fn line(vm: &Vm, sum: &Counted, elapsed: Nanos) -> Line {
     }
 }
 
-/// Prints a report: a line per VM.
-pub(crate) fn print(out: &mut dyn Write, lines: &[Line], json: bool) -> io::Result<()> {
+/// A report as it is printed: a line per VM.
+pub(crate) fn printed(lines: &[Line], json: bool) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
     if json {
-        serde_json::to_writer(&mut *out, lines)?;
+        serde_json::to_writer(&mut out, lines)?;
         writeln!(out)?;
-        return out.flush();
+        return Ok(out);
     }
     for line in lines {
         let slices: Vec<String> = line.slices_ms.iter().map(|ms| format!("{ms:.1}")).collect();
@@ -121,7 +122,7 @@ pub(crate) fn print(out: &mut dyn Write, lines: &[Line], json: bool) -> io::Resu
             line.pcpus
         )?;
     }
-    out.flush()
+    Ok(out)
 }
 
 #[cfg(test)]

@@ -6,11 +6,14 @@
 //! daemon is killed in between, or cannot write, or the kernel refuses, the thread may have either
 //! of the two. A setting is taken back only if the thread still has one of them; any other was set
 //! by another process since, and is kept. If another process sets a mask while the daemon works,
-//! that mask counts as the former setting from then on.
+//! that mask counts as the former setting from then on. What the kernel makes of a mask while a
+//! cpuset or pCPUs that are off-line get in its way ([`Around`]) nobody has set.
 
+use super::around::{Around, is_free};
+use super::left::{Had, Left, NotBack, Stuck};
 use super::thread;
-use crate::{cgroup, machine, preflight};
-use corun_model::{Nanos, PcpuSet, counted};
+use crate::{machine, preflight};
+use corun_model::{Nanos, PcpuSet};
 use corun_system::affinity;
 use corun_system::files::{self, Lock};
 use corun_system::procfs::{Proc, ThreadKey};
@@ -38,8 +41,8 @@ pub(crate) struct Changed {
     #[serde(flatten)]
     key: ThreadKey,
     before: Settings,
-    /// It could go anywhere before: it is set free instead of being tied to the pCPUs of that time, so that it may use
-    /// those that were plugged in since.
+    /// It could go anywhere before, or anywhere in its cpuset: it is set free instead of being tied to the pCPUs of that
+    /// time, so that it may use those that were plugged in, or that its cpuset was given, since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     free: bool,
     now: Settings,
@@ -50,6 +53,12 @@ pub(crate) struct Changed {
     /// nothing is set.
     #[serde(skip)]
     strange: Option<(PcpuSet, u32)>,
+    /// What bounds it, as it was last looked.
+    #[serde(skip)]
+    around: Around,
+    /// What it was last told that it may use; `None`: nothing yet.
+    #[serde(skip)]
+    told: Option<PcpuSet>,
 }
 
 /// A pCPU that goes off-line is missing in masks for a moment before it is reported to be off-line:
@@ -71,20 +80,20 @@ impl Changed {
         self.boot.as_deref().is_none_or(|of| of == boot)
     }
 
-    /// Have we set what the kernel shows as these pCPUs? It leaves out those that are not `online`; where none is
-    /// left it lets a thread go anywhere, and ties it again when they come back (`user_cpus_ptr` in
-    /// kernel/sched/core.c).
-    fn has_set_pcpus(&self, found: &PcpuSet, online: &PcpuSet) -> bool {
-        if *found == self.before.affinity {
-            return self.in_force() != self.before;
+    /// Does the kernel show these pCPUs because of a mask that we have set, and that was not there before?
+    fn has_set_pcpus(&self, found: &PcpuSet) -> bool {
+        let before = self.before.affinity;
+        if *found == before {
+            return self.in_force().affinity != before;
         }
-        let shown = |set: &Settings| *found == set.affinity || *found == set.affinity.and(online);
-        !found.is_empty() && (shown(&self.now) || self.was.as_ref().is_some_and(shown))
+        let mut set = [Some(self.now), self.was].into_iter().flatten();
+        !found.is_empty()
+            && set.any(|it| it.affinity != before && self.around.shows(&it.affinity, found))
     }
 
     /// Has another process set these pCPUs, for sure?
-    fn is_anothers(&mut self, found: &PcpuSet, online: &PcpuSet, thorough: bool) -> bool {
-        if self.is_known(found, online) {
+    fn is_anothers(&mut self, found: &PcpuSet, thorough: bool) -> bool {
+        if self.is_known(found) {
             self.strange = None;
             return false;
         }
@@ -94,27 +103,52 @@ impl Changed {
         looks >= SURE
     }
 
-    /// Are these the pCPUs that it had before, those that we have set, or what the kernel has left of them within a cpuset?
-    /// When that is wider again, so is the mask.
-    fn is_known(&self, found: &PcpuSet, online: &PcpuSet) -> bool {
-        let cut = || {
-            let cpuset = cpuset_of(&self.key);
-            cpuset.is_some_and(|cpuset| *found == self.in_force().affinity.and(&cpuset))
-        };
+    /// Are these what the kernel shows of the pCPUs that it had before, or of those that we have set? A mask that was
+    /// refused lets nobody use all of a cpuset.
+    fn is_known(&self, found: &PcpuSet) -> bool {
+        let is_part = |set: &Settings| self.around.is_part(&set.affinity, found);
         found.is_empty()
-            || *found == self.before.affinity
-            || self.has_set_pcpus(found, online)
-            || cut()
+            || is_part(&self.before)
+            || is_part(&self.now)
+            || self.around.shows(&self.in_force().affinity, found)
     }
 
     /// Its mask was set by another process.
     fn give_way(&mut self, pcpus: &PcpuSet) {
         self.strange = None;
         self.before.affinity = *pcpus;
-        self.free = may_go_anywhere(&self.key);
+        self.free = is_free(&self.key, &self.around);
         self.now.affinity = *pcpus;
         if let Some(was) = &mut self.was {
             was.affinity = *pcpus;
+        }
+    }
+
+    /// What it could use without us, at the moment.
+    fn may_use(&self) -> PcpuSet {
+        match self.free {
+            true => self.around.all(),
+            false => self.around.left_of(&self.before.affinity),
+        }
+    }
+
+    /// The same if that is news.
+    fn news(&mut self) -> Option<PcpuSet> {
+        let may = self.may_use();
+        (self.strange.is_none() && self.told.replace(may) != Some(may)).then_some(may)
+    }
+
+    /// Who is to use all that it may use at the moment is given what it had before: it is not to be tied to what its
+    /// cpuset has just now.
+    fn meant(&self, wanted: &Settings) -> Settings {
+        let before = self.before.affinity;
+        let can_be = self.free || !before.and(&self.around.all()).is_empty();
+        match can_be && wanted.affinity == self.may_use() {
+            true => Settings {
+                affinity: before,
+                ..*wanted
+            },
+            false => *wanted,
         }
     }
 
@@ -141,40 +175,6 @@ impl Changed {
     /// What it has of what we set, as far as is known.
     fn in_force(&self) -> Settings {
         self.was.unwrap_or(self.now)
-    }
-}
-
-/// What a daemon before has left.
-#[derive(Debug, Default)]
-pub(crate) struct Left {
-    /// Of so many threads.
-    pub(crate) threads: usize,
-    /// Why not all of that could be taken back: the first failure.
-    pub(crate) stuck: Option<io::Error>,
-    /// The file did not say what was changed, and is gone.
-    pub(crate) unreadable: bool,
-}
-
-impl Left {
-    /// For people, a sentence each.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let threads = counted(self.threads, "thread");
-        let back = match &self.stuck {
-            _ if self.threads == 0 => None,
-            None => Some(format!(
-                "took back what a daemon before had left of {threads}"
-            )),
-            Some(why) => Some(format!(
-                "not all that a daemon before had left of {threads} could be taken back, which is tried \
-                 again at the end: {why}"
-            )),
-        };
-        let unreadable = self.unreadable.then(|| {
-            "what a daemon before had changed of threads is not known: its file could not be understood, and is \
-             kept as .unreadable"
-                .to_string()
-        });
-        back.into_iter().chain(unreadable).collect()
     }
 }
 
@@ -233,10 +233,10 @@ impl State {
         Ok((state, left))
     }
 
-    /// Of these threads, as they were `found`, those whose masks another process has set, with
-    /// these masks. From now on, these are the settings that they are given back. Nothing is
-    /// written: until the next change is, the file says of such a mask what it is not, and it would
-    /// be left alone. `thorough`: it has just been looked which pCPUs are `online`.
+    /// Of these threads, as they were `found`, those that may use other pCPUs than was said last, with these: because
+    /// another process has set their masks, or because their cpusets have changed. From now on, masks of others are
+    /// the settings that they are given back. Nothing is written: until the next change is, the file says of such a
+    /// mask what it is not, and it would be left alone. `thorough`: it has just been looked which pCPUs are `online`.
     pub(crate) fn heed(
         &mut self,
         mut found: BTreeMap<ThreadKey, PcpuSet>,
@@ -244,12 +244,17 @@ impl State {
         thorough: bool,
     ) -> BTreeMap<ThreadKey, PcpuSet> {
         for changed in &mut self.changed {
-            let Some(pcpus) = found.get(&changed.key) else {
+            let Some(pcpus) = found.remove(&changed.key) else {
                 continue;
             };
-            match changed.is_anothers(pcpus, online, thorough) {
-                true => changed.give_way(pcpus),
-                false => drop(found.remove(&changed.key)),
+            if thorough {
+                changed.around = Around::of(&changed.key, online);
+            }
+            if changed.is_anothers(&pcpus, thorough) {
+                changed.give_way(&pcpus);
+            }
+            if let Some(may) = changed.news() {
+                found.insert(changed.key, may);
             }
         }
         found
@@ -290,12 +295,15 @@ impl State {
             let known = self.changed.iter_mut().find(|changed| changed.is(key));
             match known {
                 Some(known) if known.strange.is_some() => continue,
-                Some(known) if known.now == *wanted && known.was.is_none() => continue,
-                // The kernel refused it, and is asked again.
-                Some(known) if known.now == *wanted => {}
                 Some(known) => {
-                    known.want(wanted);
-                    news = true;
+                    let wanted = known.meant(wanted);
+                    if known.now != wanted {
+                        known.want(&wanted);
+                        news = true;
+                    } else if known.was.is_none() {
+                        continue;
+                    }
+                    // Else the kernel refused it, and is asked again.
                 }
                 None => match self.first(key, wanted) {
                     Some(first) if first.before != first.now => {
@@ -320,14 +328,17 @@ impl State {
             affinity: affinity::get(key.tid).ok()?,
             slice: self.slice_of(key.tid).ok()?,
         };
+        let around = Around::of(key, &preflight::online()?);
         Some(Changed {
             boot: Some(self.boot.clone()),
             key: *key,
             before,
-            free: may_go_anywhere(key),
+            free: is_free(key, &around),
             now: *wanted,
             was: Some(before),
             strange: None,
+            around,
+            told: Some(before.affinity),
         })
     }
 
@@ -349,19 +360,25 @@ impl State {
     ///
     /// # Errors
     /// The first of those that could not be taken back, which the file still has, or why there is no file.
-    pub(crate) fn restore(&mut self) -> io::Result<usize> {
+    pub(crate) fn restore(&mut self) -> Result<usize, NotBack> {
         let (count, stuck) = self.take_back();
-        self.keep_file()?;
-        stuck.map_or(Ok(count), Err)
+        // What is stuck goes first: a file that lists too much does no harm.
+        let kept = self.keep_file();
+        match stuck {
+            Some(stuck) => Err(NotBack::Thread(stuck)),
+            None => kept.map(|()| count).map_err(NotBack::File),
+        }
     }
 
     /// Takes back what can be; the rest stays on the list. Returns how many threads were there, and the first
     /// failure.
-    fn take_back(&mut self) -> (usize, Option<io::Error>) {
+    fn take_back(&mut self) -> (usize, Option<Stuck>) {
         let all = std::mem::take(&mut self.changed);
         let (mut count, mut stuck) = (0, None);
-        for changed in all.into_iter().filter(Changed::is_there) {
+        let online = preflight::online().unwrap_or_default();
+        for mut changed in all.into_iter().filter(Changed::is_there) {
             count += 1;
+            changed.around = Around::of(&changed.key, &online);
             if let Err(error) = self.put_back(&changed) {
                 stuck.get_or_insert(error);
                 self.changed.push(changed);
@@ -371,20 +388,29 @@ impl State {
     }
 
     /// Gives a thread what it had, where it still has what was set.
-    fn put_back(&self, changed: &Changed) -> io::Result<()> {
+    fn put_back(&self, changed: &Changed) -> Result<(), Stuck> {
         let Changed { key, before, .. } = changed;
         let tid = key.tid;
-        let online = preflight::online().unwrap_or_default();
+        let failed = |had| {
+            move |cause| Stuck {
+                key: *key,
+                had,
+                cause,
+            }
+        };
         let found = affinity::get(tid).unwrap_or_default();
-        let affinity = match changed.has_set_pcpus(&found, &online) {
+        let affinity = match changed.has_set_pcpus(&found) {
             true => gone_is_fine(changed.set_pcpus(&before.affinity)),
             false => Ok(()),
         };
         let slice = self.slice_of(tid);
         if slice.is_ok_and(|slice| slice != before.slice && changed.has_set_slice(slice)) {
-            gone_is_fine(thread::set_slice(tid, before.slice))?;
+            gone_is_fine(thread::set_slice(tid, before.slice)).map_err(failed(Had::Slice))?;
         }
-        affinity
+        affinity.map_err(failed(match changed.free {
+            true => Had::AllPcpus,
+            false => Had::Pcpus(before.affinity),
+        }))
     }
 
     /// There is a file as long as there is something to take back.
@@ -403,21 +429,110 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The pCPUs that the cgroups (v2) around a thread let it use; `None`: any.
-fn cpuset_of(key: &ThreadKey) -> Option<PcpuSet> {
-    let mount = cgroup::mount(Path::new("/"))?;
-    let path = Proc::default().thread(key.tgid, key.tid).cgroup()?;
-    // Those without a cpuset of their own have that of the next one around them that has.
-    let around = mount.join(path.trim_start_matches('/'));
-    let mut around = around.ancestors().take_while(|at| at.starts_with(&mount));
-    let text = around.find_map(|at| fs::read_to_string(at.join("cpuset.cpus.effective")).ok())?;
-    text.trim().parse().ok()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// May a thread use all pCPUs that there can ever be? Unlike `sched_getaffinity()`, /proc lists those that are
-/// off-line, too.
-fn may_go_anywhere(key: &ThreadKey) -> bool {
-    let listed = Proc::default().thread(key.tgid, key.tid).allowed();
-    let all = preflight::possible();
-    (listed.zip(all)).is_some_and(|(listed, all)| listed.and(&all) == all)
+    fn set(list: &str) -> PcpuSet {
+        list.parse().unwrap()
+    }
+
+    fn changed(before: &str, now: &str, cpuset: Option<&str>, online: &str) -> Changed {
+        let settings = |list: &str| Settings {
+            affinity: set(list),
+            slice: None,
+        };
+        Changed {
+            boot: None,
+            key: ThreadKey {
+                tgid: 1,
+                tid: 1,
+                start: 0,
+            },
+            before: settings(before),
+            free: false,
+            now: settings(now),
+            was: None,
+            strange: None,
+            around: Around {
+                online: set(online),
+                cpuset: cpuset.map(set),
+            },
+            told: None,
+        }
+    }
+
+    /// Cpusets and pCPUs that are off-line change what is shown, not what was asked for.
+    #[test]
+    fn what_is_shown_of_our_masks_is_ours() {
+        for (before, now, cpuset, online, found, ours) in [
+            ("0-3", "0-1", Some("1-2"), "0-3", "1", true),
+            ("0-3", "0", Some("1-2"), "0-3", "1-2", true),
+            ("0-3", "0", Some("0-3"), "1-3", "1-3", true),
+            ("0-3", "0", None, "1-3", "1-3", true),
+            ("0-3", "0", Some("1-2"), "0-3", "2", false),
+            ("0-3", "0", Some("0-3"), "0-3", "1-3", false),
+            ("0-3", "0-1", Some("1-2"), "0-3", "1-2", false),
+            ("0-3", "0-3", Some("1-2"), "0-3", "1-2", false),
+        ] {
+            let changed = changed(before, now, cpuset, online);
+            let got = changed.has_set_pcpus(&set(found));
+            assert_eq!(got, ours, "{now} in {cpuset:?} of {online}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_a_cpuset_leaves_of_a_mask_is_nobody_s() {
+        for (cpuset, found, known) in [
+            ("1-3", "1-2", true), // of what it had
+            ("1-3", "1-3", true), // nothing is left of ours
+            ("1-3", "1", false),
+            ("0-3", "0", true),
+            ("0-3", "1-3", false),
+        ] {
+            let changed = changed("0-2", "0", Some(cpuset), "0-3");
+            assert_eq!(changed.is_known(&set(found)), known, "{found} of {cpuset}");
+        }
+        let mut refused = changed("1", "0", Some("1-3"), "0-3");
+        refused.was = Some(refused.before);
+        assert!(!refused.is_known(&set("1-3")), "it was not set");
+    }
+
+    #[test]
+    fn who_is_given_all_of_its_cpuset_is_free() {
+        let key = ThreadKey {
+            tgid: std::process::id(),
+            // SAFETY: takes nothing and always works.
+            tid: u32::try_from(unsafe { libc::gettid() }).unwrap(),
+            start: 0,
+        };
+        let one = affinity::only(affinity::get(0).unwrap().iter().next().unwrap().0);
+        affinity::set(0, &one).unwrap();
+        let one = one.to_string();
+        for (cpuset, free) in [(Some(one.as_str()), true), (Some("0-511"), false)] {
+            let mut changed = changed("0-511", "511", cpuset, "0-511");
+            changed.key = key;
+            changed.give_way(&set(&one));
+            let only_one = preflight::possible().unwrap().len() == 1;
+            assert_eq!(changed.free, free || only_one, "{cpuset:?}");
+        }
+    }
+
+    /// Else a vCPU would stay tied to what its cpuset had for a while.
+    #[test]
+    fn who_is_to_use_all_that_there_is_has_what_it_had() {
+        let meant = |before, cpuset, wanted: &str| {
+            let changed = changed(before, "0", Some(cpuset), "0-3");
+            let affinity = set(wanted);
+            let slice = None;
+            changed.meant(&Settings { affinity, slice }).affinity
+        };
+        assert_eq!(meant("0-2", "1-3", "1-2"), set("0-2"));
+        assert_eq!(meant("0-2", "1-3", "1"), set("1"));
+        assert_eq!(
+            meant("0", "1-3", "1-3"),
+            set("1-3"),
+            "the kernel would refuse 0"
+        );
+    }
 }

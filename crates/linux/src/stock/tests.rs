@@ -216,6 +216,184 @@ fn a_mask_that_somebody_sets_meanwhile_is_what_may_be_used() {
     assert_eq!(found(&fake).0, only(second));
 }
 
+/// A cpuset (version 1) of this machine's, as long as this lives; `None` where there are none to be had.
+struct Cpuset(PathBuf);
+
+impl Cpuset {
+    fn of(name: &str, pcpus: &PcpuSet) -> Option<Self> {
+        let root = Path::new("/sys/fs/cgroup/cpuset");
+        let mems = fs::read_to_string(root.join("cpuset.effective_mems")).ok()?;
+        let folder = root.join(format!("corun-test-{}-{name}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let it = Self(folder);
+        it.is(pcpus);
+        fs::write(it.0.join("cpuset.mems"), mems).unwrap();
+        Some(it)
+    }
+
+    fn is(&self, pcpus: &PcpuSet) {
+        fs::write(self.0.join("cpuset.cpus"), pcpus.to_string()).unwrap();
+    }
+
+    fn has(&self, fake: &Fake) {
+        fs::write(self.0.join("tasks"), fake.tid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        let tasks = fs::read_to_string(self.0.join("tasks")).unwrap_or_default();
+        let root = self.0.with_file_name("tasks");
+        tasks.lines().for_each(|tid| drop(fs::write(&root, tid)));
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The first two pCPUs, and both, if a thread may use more than one.
+fn two(fake: &Fake) -> Option<[PcpuSet; 3]> {
+    let all = found(fake).0;
+    let mut all = all.iter();
+    let (first, second) = (all.next()?, all.next()?);
+    let set = |pcpus: &[PcpuId]| pcpus.iter().copied().collect();
+    Some([set(&[first]), set(&[second]), set(&[first, second])])
+}
+
+fn masks(fake: &Fake, affinity: PcpuSet) -> [(ThreadKey, state::Settings); 1] {
+    let slice = None;
+    [(key(fake), state::Settings { affinity, slice })]
+}
+
+/// The kernel keeps the mask that was asked for, and ties the thread again when its cpuset has the pCPU again.
+#[test]
+fn a_thread_whose_cpuset_lacks_its_pcpu_is_set_free_all_the_same() {
+    let fake = Fake::start("worker");
+    let Some([first, second, both]) = two(&fake) else {
+        return; // one pCPU only
+    };
+    for ends in ["asked", "killed"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let Some(cpuset) = Cpuset::of(ends, &both) else {
+            return;
+        };
+        cpuset.has(&fake);
+        let (mut state, _) = State::open(&path, None).unwrap();
+        assert!(state.set(&masks(&fake, first)).unwrap().is_empty());
+        cpuset.is(&second);
+        assert_eq!(found(&fake).0, second, "not what was asked for");
+        match ends {
+            "asked" => assert_eq!(state.restore().unwrap(), 1),
+            _ => {
+                drop(state);
+                assert!(restore(&path).unwrap()[0].contains("of 1 thread"));
+            }
+        }
+        assert!(!path.exists());
+        cpuset.is(&both);
+        assert_eq!(found(&fake).0, both, "{ends}");
+        assert_eq!(
+            Process::here(std::process::id()).thread(fake.tid).allowed(),
+            Some(both)
+        );
+    }
+}
+
+/// While the daemon works, such a mask is nobody's: the vCPU is placed within what there is.
+#[test]
+fn a_cpuset_that_lacks_a_thread_s_pcpu_for_a_while_ties_it_no_longer_than_that() {
+    let fake = Fake::start("worker");
+    let folder = tempfile::tempdir().unwrap();
+    let Some([first, second, both]) = two(&fake) else {
+        return; // one pCPU only
+    };
+    let Some(cpuset) = Cpuset::of("while", &both) else {
+        return;
+    };
+    cpuset.has(&fake);
+    let online = preflight::online().unwrap();
+    let look = |state: &mut State| {
+        let now = BTreeMap::from([(key(&fake), found(&fake).0)]);
+        state.heed(now, &online, true).remove(&key(&fake))
+    };
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    state.set(&masks(&fake, first)).unwrap();
+    assert_eq!(look(&mut state), None, "as it was");
+    cpuset.is(&second);
+    assert_eq!(look(&mut state), Some(second), "what it may use");
+    for _ in 0..3 {
+        assert_eq!(look(&mut state), None, "told once");
+        assert!(state.set(&masks(&fake, second)).unwrap().is_empty());
+    }
+    cpuset.is(&both);
+    assert_eq!(found(&fake).0, both, "it was all that it might use");
+    assert_eq!(look(&mut state), Some(both));
+    state.set(&masks(&fake, second)).unwrap();
+    assert_eq!(found(&fake).0, second);
+    state.restore().unwrap();
+    assert_eq!(found(&fake).0, both);
+}
+
+/// `AllowedCPUs=` of machine.slice: what comes to it later is for its VMs, too.
+#[test]
+fn a_thread_in_a_cpuset_is_given_back_all_of_it_though_it_is_larger_by_then() {
+    let fake = Fake::start("worker");
+    let folder = tempfile::tempdir().unwrap();
+    let Some([first, _, both]) = two(&fake) else {
+        return; // one pCPU only
+    };
+    let Some(cpuset) = Cpuset::of("larger", &first) else {
+        return;
+    };
+    cpuset.has(&fake);
+    let slice = |slice| {
+        let affinity = first;
+        [(key(&fake), state::Settings { affinity, slice })]
+    };
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    state.set(&slice(Some(20 * MS))).unwrap();
+    state.restore().unwrap();
+    cpuset.is(&both);
+    assert_eq!(found(&fake).0, both);
+}
+
+/// The same of masks that somebody sets meanwhile, such as by `taskset` to all of the cpuset.
+#[test]
+fn who_is_set_free_meanwhile_stays_free() {
+    let fake = Fake::start("worker");
+    let folder = tempfile::tempdir().unwrap();
+    let Some([first, second, both]) = two(&fake) else {
+        return; // one pCPU only
+    };
+    let Some(cpuset) = Cpuset::of("free", &both) else {
+        return;
+    };
+    cpuset.has(&fake);
+    affinity::set(fake.tid, &first).unwrap();
+    let online = preflight::online().unwrap();
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    let slice = None;
+    let nowhere = "511".parse().unwrap();
+    let wish = [(
+        key(&fake),
+        state::Settings {
+            affinity: nowhere,
+            slice,
+        },
+    )];
+    state.set(&wish).unwrap(); // refused, and known from now on
+    affinity::set(fake.tid, &both).unwrap();
+    for _ in 0..3 {
+        let now = BTreeMap::from([(key(&fake), found(&fake).0)]);
+        state.heed(now, &online, true);
+    }
+    state.set(&masks(&fake, second)).unwrap();
+    assert_eq!(found(&fake).0, second);
+    cpuset.is(&first);
+    state.restore().unwrap();
+    cpuset.is(&both);
+    assert_eq!(found(&fake).0, both);
+}
+
 /// As systemd starts it anew then; what it has made of the old ones goes first.
 #[test]
 fn pcpus_that_come_or_go_end_a_run() {
@@ -235,7 +413,7 @@ fn pcpus_that_come_or_go_end_a_run() {
         .set(&[(key(&fake), state::Settings { affinity, slice })])
         .unwrap();
     let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
-    let more = || Some(PcpuSet::first(500));
+    let more = host_with(|| Some(PcpuSet::first(500)));
     let ended = daemon.serve(&AtomicBool::new(false), more);
     let Err(StockError::Host(HostError::PcpusChanged(why))) = &ended else {
         panic!("{ended:?}");
@@ -243,6 +421,74 @@ fn pcpus_that_come_or_go_end_a_run() {
     assert!(why.contains("0-499"), "{why}");
     assert_eq!(found(&fake).0, before);
     assert!(!path.exists());
+}
+
+fn host_with(online: fn() -> Option<PcpuSet>) -> Host {
+    Host {
+        online,
+        other: || None,
+    }
+}
+
+/// Under it masks bind and slices do nothing, which no policy reckons with.
+#[test]
+fn a_scheduler_that_comes_ends_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    let options = StockOptions {
+        state: path.clone(),
+        run_for: Some(SEC / 10),
+        ..options("fair")
+    };
+    let (mut state, _) = State::open(&path, None).unwrap();
+    state.set(&masks(&fake, one)).unwrap();
+    let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+    let host = Host {
+        other: || Some("lavd".to_string()),
+        ..host_with(preflight::online)
+    };
+    let ended = daemon.serve(&AtomicBool::new(false), host).unwrap_err();
+    let told = "sched_ext scheduler lavd";
+    assert!(ended.to_string().contains(told), "{ended}");
+    let refused = host.is_for_us().unwrap_err().to_string();
+    assert!(refused.contains(told), "{refused}");
+    assert_eq!(found(&fake).0, before);
+    assert!(!path.exists());
+}
+
+/// Statistics that nobody reads keep neither vCPUs waiting nor the daemon from ending.
+#[test]
+fn a_reader_that_stalls_does_not_keep_it_from_ending() {
+    for json in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let fake = Fake::start("worker");
+        let before = found(&fake).0;
+        let one = PcpuSet::from_iter(before.iter().take(1));
+        let (_reader, writer) = crate::output::tests::full_pipe();
+        let options = StockOptions {
+            state: path.clone(),
+            interval: Some(1),
+            run_for: Some(SEC / 2),
+            json,
+            out: Box::new(writer),
+            ..options("fair")
+        };
+        let (mut state, _) = State::open(&path, None).unwrap();
+        state.set(&masks(&fake, one)).unwrap();
+        let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+        let (send, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let host = host_with(preflight::online);
+            send.send(daemon.serve(&AtomicBool::new(false), host))
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(20));
+        assert!(matches!(ended, Ok(Ok(Cause::TimeOver))), "{ended:?}");
+        assert_eq!(found(&fake).0, before);
+    }
 }
 
 /// A file as a daemon before leaves it: of these threads, which had and were given this.
@@ -275,8 +521,14 @@ fn what_cannot_be_taken_back_keeps_nothing_else_and_stays_written_down() {
     assert_eq!(left.threads, 2, "{left:?}");
     assert!(left.notes()[0].contains("not all"), "{left:?}");
     assert_eq!(found(&fakes[1]).0, before.0, "the other one is as it was");
-    let refused = state.restore().unwrap_err();
-    assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+    let refused = not_back(&path, state.restore().unwrap_err()).to_string();
+    let thread = format!(
+        "thread {} of process {} cannot be given back pCPUs 511: Invalid argument",
+        fakes[0].tid,
+        std::process::id()
+    );
+    assert!(refused.starts_with(&thread), "{refused}");
+    assert!(refused.contains("/s still has it"), "{refused}");
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(
         text.contains(&format!("\"tid\":{}", fakes[0].tid)),
@@ -477,6 +729,34 @@ fn what_is_left_is_taken_back_without_a_run() {
     assert!(path.exists());
 }
 
+/// Why a run ended is what the administrator needs; the rest is said beside it.
+#[test]
+fn how_it_ended_goes_before_what_could_not_be_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("stuck");
+    let only = |affinity| state::Settings {
+        affinity,
+        slice: None,
+    };
+    let stuck = only("511".parse().unwrap());
+    for asked in [false, true] {
+        file_of(&path, &[(&fake, stuck, only(found(&fake).0))]);
+        let options = StockOptions {
+            state: path.clone(),
+            ..options("fair")
+        };
+        let (state, _) = State::open(&path, None).unwrap();
+        let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+        let more = host_with(|| Some(PcpuSet::first(500)));
+        let ended = daemon.serve(&AtomicBool::new(asked), more).unwrap_err();
+        match asked {
+            true => assert!(matches!(ended, StockError::Stuck { .. }), "{ended}"),
+            false => assert!(ended.to_string().contains("pCPUs came or went"), "{ended}"),
+        }
+    }
+}
+
 #[test]
 fn a_thread_that_has_gone_is_no_failure() {
     let folder = tempfile::tempdir().unwrap();
@@ -554,7 +834,7 @@ fn times_without_end_are_none() {
     let mut daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
     let counted = |_| None;
     assert!(daemon.report.due(clock::now(), &[], counted).is_none());
-    let ended = daemon.serve(&AtomicBool::new(true), preflight::online);
+    let ended = daemon.serve(&AtomicBool::new(true), Host::default());
     assert!(matches!(ended, Ok(Cause::Asked)));
 }
 

@@ -4,6 +4,7 @@
 use corun_model::{PcpuSet, counted};
 use corun_system::procfs::ThreadKey;
 use std::io;
+use std::path::PathBuf;
 
 /// What a thread had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,8 @@ pub(crate) struct Left {
     pub(crate) threads: usize,
     /// Why not all of that could be taken back: the first failure.
     pub(crate) stuck: Option<Stuck>,
-    /// The file did not say what was changed, and is gone.
-    pub(crate) unreadable: bool,
+    /// The file did not say what was changed, and is called so now.
+    pub(crate) unreadable: Option<PathBuf>,
 }
 
 impl Left {
@@ -69,11 +70,15 @@ impl Left {
                  again at the end: {why}"
             )),
         };
-        let unreadable = self.unreadable.then(|| {
+        back.into_iter().chain(self.unknown()).collect()
+    }
+
+    /// That what a daemon before has changed is not known, if so.
+    pub(crate) fn unknown(&self) -> Option<String> {
+        let kept = self.unreadable.as_ref()?.display();
+        Some(format!(
             "what a daemon before had changed of threads is not known: its file could not be understood, and is \
-             kept as .unreadable"
-                .to_string()
-        });
-        back.into_iter().chain(unreadable).collect()
+             kept as {kept}"
+        ))
     }
 }

@@ -33,6 +33,7 @@ use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::affinity;
 use corun_system::clock;
 use corun_system::procfs::{Counted, Process, ThreadKey};
+use corun_system::rights;
 use corun_system::signals;
 use find::{Vcpu, Vm, Vms};
 use left::NotBack;
@@ -113,7 +114,7 @@ pub enum StockError {
     )]
     TakenOver(String),
     /// The state file.
-    #[error("{path}: {cause}")]
+    #[error("{path}: {}", rights::in_words(.cause))]
     State {
         /// The file.
         path: String,
@@ -184,6 +185,9 @@ pub fn restore(state: &Path) -> Result<Vec<String>, StockError> {
         return Ok(Vec::new());
     }
     let (_, left) = State::open(state, thread::own_slice()).map_err(failed)?;
+    if let Some(unknown) = left.unknown() {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, unknown)));
+    }
     match left.stuck {
         Some(stuck) => Err(not_back(state, NotBack::Thread(stuck))),
         None => Ok(left.notes()),

@@ -178,6 +178,28 @@ impl Changed {
     }
 }
 
+/// Is this nothing that we have written, whole or in part? A list of objects is.
+fn is_none_of_ours(text: &[u8]) -> bool {
+    let mut bytes = text.iter().filter(|byte| !byte.is_ascii_whitespace());
+    let begins = (bytes.next(), bytes.next());
+    !matches!(begins, (None, _) | (Some(b'['), None | Some(b'{' | b']')))
+}
+
+/// Gives a file a name that says what is wrong with it, and that nothing has. Returns the name.
+fn put_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".unreadable");
+    // A link is made only if there is nothing, as a file that is renamed is not.
+    while let Err(error) = fs::hard_link(path, &aside) {
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return Err(error);
+        }
+        aside.push("+");
+    }
+    fs::remove_file(path)?;
+    Ok(aside.into())
+}
+
 /// All changes.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -192,12 +214,17 @@ pub(crate) struct State {
 
 impl State {
     /// Begins: takes back what a daemon before left. Threads that cannot be set are tried again at
-    /// the end; a file that cannot be understood is put aside: to refuse to start because of either
+    /// the end; a file of ours that cannot be understood is put aside: to refuse to start because of either
     /// would not help.
     ///
     /// # Errors
-    /// If another daemon is at work, or the file cannot be read or written.
+    /// If another daemon is at work, the file cannot be read or written, or is none of ours: the name is an option.
     pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, Left)> {
+        if files::read_own(path)?.is_some_and(|text| is_none_of_ours(&text)) {
+            let error =
+                "no file of `corun host --backend fair`, which is left as it is: take another name";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        }
         if let Some(folder) = path.parent() {
             files::make_folder(folder)?;
         }
@@ -209,11 +236,11 @@ impl State {
             Some(text) => serde_json::from_slice(&text).ok(),
             None => Some(Vec::new()),
         };
-        let (unreadable, boot) = (changed.is_none(), machine::boot());
-        if unreadable {
-            // It may belong to another program: the name is an option.
-            fs::rename(path, path.with_extension("unreadable"))?;
-        }
+        let unreadable = match changed {
+            Some(_) => None,
+            None => Some(put_aside(path)?),
+        };
+        let boot = machine::boot();
         let mut changed = changed.unwrap_or_default();
         changed.retain(|changed| changed.is_of(&boot));
         let mut state = Self {

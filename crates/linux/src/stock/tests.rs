@@ -147,7 +147,7 @@ fn what_is_set_is_taken_back_at_the_end_and_after_a_crash() {
         if crash {
             drop(state); // nothing is taken back: the file says what is left to do
             let (_, left) = State::open(&path, own).unwrap();
-            assert_eq!((left.threads, left.unreadable), (1, false));
+            assert_eq!((left.threads, left.unreadable), (1, None));
         } else {
             assert_eq!(state.restore().unwrap(), 1);
         }
@@ -551,8 +551,37 @@ fn a_file_that_says_nothing_keeps_nobody_from_starting() {
         "{left:?}"
     );
     assert!(!path.exists());
-    let kept = std::fs::read_to_string(folder.path().join("s.unreadable")).unwrap();
-    assert_eq!(kept, "[{\"tgid\":1,", "it may be somebody else's");
+    let kept = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(
+        kept("s.unreadable"),
+        "[{\"tgid\":1,",
+        "it may be somebody else's"
+    );
+    // One more does not take its place; and whoever asks for all to be taken back is told that it is not.
+    std::fs::write(&path, "[").unwrap();
+    let error = restore(&path).unwrap_err().to_string();
+    assert!(error.contains("s.unreadable+"), "{error}");
+    assert_eq!(
+        (&kept("s.unreadable")[..2], &kept("s.unreadable+")[..]),
+        ("[{", "[")
+    );
+}
+
+#[test]
+fn a_file_of_somebody_else_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("precious.toml");
+    for text in ["[host]\npcpus = 2\n", "\u{7f}ELF", "{\"a\": 1}", "[2]"] {
+        std::fs::write(&path, text).unwrap();
+        for error in [
+            State::open(&path, None).map(drop).unwrap_err().to_string(),
+            restore(&path).unwrap_err().to_string(),
+        ] {
+            assert!(error.contains("left as it is"), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        assert!(!path.with_extension("lock").exists());
+    }
 }
 
 #[test]

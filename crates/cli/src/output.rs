@@ -2,9 +2,10 @@
 //! Standard output and error. A reader that has gone (`corun … | head`) is no failure.
 
 use anyhow::Context;
+use corun_system::closed;
 use ratatui::crossterm::terminal;
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Stdout, Write};
 use std::process::ExitCode;
 
 /// Writes results.
@@ -12,9 +13,17 @@ use std::process::ExitCode;
 /// # Errors
 /// If they cannot be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = open().context(CANNOT)?.lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.context(CANNOT)
+}
+
+/// The standard output, if there is one.
+fn open() -> io::Result<Stdout> {
+    match closed::stdout_was() {
+        true => Err(io::Error::other("it is closed")),
+        false => Ok(io::stdout()),
+    }
 }
 
 /// What could not be done.
@@ -41,7 +50,14 @@ pub fn error(error: &anyhow::Error) {
 /// Prints help, or what is wrong with a command line. Returns the exit code: help that cannot be
 /// printed is a failure, as results are.
 pub fn usage(told: &clap::Error) -> ExitCode {
-    let printed = told.print().and_then(|()| io::stdout().flush());
+    let there = if told.use_stderr() {
+        Ok(())
+    } else {
+        open().map(drop)
+    };
+    let printed = there
+        .and_then(|()| told.print())
+        .and_then(|()| io::stdout().flush());
     match printed.context(CANNOT) {
         Err(why) if !reader_is_gone(&why) => {
             error(&why);

@@ -11,6 +11,7 @@
 
 pub mod affinity;
 pub mod clock;
+pub mod closed;
 pub mod files;
 pub mod procfs;
 pub mod signals;

@@ -13,17 +13,21 @@ use std::process::ExitCode;
 /// # Errors
 /// If they cannot be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = open().context(CANNOT)?.lock();
+    let mut out = stdout()?.lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.context(CANNOT)
 }
 
-/// The standard output, if there is one.
-fn open() -> io::Result<Stdout> {
-    match closed::stdout_was() {
+/// The standard output.
+///
+/// # Errors
+/// If there is none.
+pub fn stdout() -> anyhow::Result<Stdout> {
+    let there = match closed::stdout_was() {
         true => Err(io::Error::other("it is closed")),
         false => Ok(io::stdout()),
-    }
+    };
+    there.context(CANNOT)
 }
 
 /// What could not be done.
@@ -53,12 +57,11 @@ pub fn usage(told: &clap::Error) -> ExitCode {
     let there = if told.use_stderr() {
         Ok(())
     } else {
-        open().map(drop)
+        stdout().map(drop)
     };
-    let printed = there
-        .and_then(|()| told.print())
-        .and_then(|()| io::stdout().flush());
-    match printed.context(CANNOT) {
+    let print = || told.print().and_then(|()| io::stdout().flush());
+    let printed = there.and_then(|()| print().context(CANNOT));
+    match printed {
         Err(why) if !reader_is_gone(&why) => {
             error(&why);
             ExitCode::FAILURE

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The interface to Linux that both of corun's daemons need, the one on a host ([corun-linux]) and the one in a guest
 //! ([corun-guest]): what /proc says of threads ([`procfs`]), their affinity ([`affinity`]), files that survive
-//! a crash ([`files`]), the kernel's clocks ([`clock`]), signals that ask a daemon to end ([`signals`]).
+//! a crash ([`files`]), the kernel's clocks ([`clock`]), signals that ask a daemon to end ([`signals`]); and
+//! whether a process was given a standard output ([`closed`]).
 //!
 //! This crate speaks of CPUs, which in a guest are its vCPUs, and uses [`PcpuSet`] for sets of either.
 //!

@@ -2,9 +2,10 @@
 //! Standard output and error. A reader that has gone (`corun … | head`) is no failure.
 
 use anyhow::Context;
+use corun_system::closed;
 use ratatui::crossterm::terminal;
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Stdout, Write};
 use std::process::ExitCode;
 
 /// Writes results.
@@ -12,9 +13,21 @@ use std::process::ExitCode;
 /// # Errors
 /// If they cannot be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout()?.lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.context(CANNOT)
+}
+
+/// The standard output.
+///
+/// # Errors
+/// If there is none.
+pub fn stdout() -> anyhow::Result<Stdout> {
+    let there = match closed::stdout_was() {
+        true => Err(io::Error::other("it is closed")),
+        false => Ok(io::stdout()),
+    };
+    there.context(CANNOT)
 }
 
 /// What could not be done.
@@ -41,8 +54,14 @@ pub fn error(error: &anyhow::Error) {
 /// Prints help, or what is wrong with a command line. Returns the exit code: help that cannot be
 /// printed is a failure, as results are.
 pub fn usage(told: &clap::Error) -> ExitCode {
-    let printed = told.print().and_then(|()| io::stdout().flush());
-    match printed.context(CANNOT) {
+    let there = if told.use_stderr() {
+        Ok(())
+    } else {
+        stdout().map(drop)
+    };
+    let print = || told.print().and_then(|()| io::stdout().flush());
+    let printed = there.and_then(|()| print().context(CANNOT));
+    match printed {
         Err(why) if !reader_is_gone(&why) => {
             error(&why);
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Why a file cannot be used as a recording, and what would help.
 
-use crate::note::Place;
+use crate::note::{Place, Quote};
 use std::io;
 
 /// Why a file cannot be used as a recording. The message names the file, what was seen in it and
@@ -60,14 +60,17 @@ pub enum ImportError {
     },
     /// It has events, but none that tells which task ran.
     #[error(
-        "{file}: there are no sched_switch events, only {found}; record sched_switch, sched_waking \
-         and sched_wakeup on all pCPUs (`trace-cmd record -e sched -e kvm`, `perf sched record`)"
+        "{file}: there are no sched_switch events{}, only {found}; record sched_switch, sched_waking \
+         and sched_wakeup on all pCPUs (`trace-cmd record -e sched -e kvm`, `perf sched record`)",
+        that_were(.skipped)
     )]
     NoSwitches {
         /// The file.
         file: String,
         /// The most frequent events.
         found: String,
+        /// How many lines were not understood, and the first of them.
+        skipped: Option<(u64, Quote)>,
     },
     /// No task in it is a vCPU.
     #[error(
@@ -152,6 +155,19 @@ impl ImportError {
 const ACCEPTED: &str = "accepted are recordings by `corun record`, the text of \
                         /sys/kernel/tracing/trace, of `trace-cmd report` and of `perf script`, and \
                         Perfetto's traces with ftrace events, plain or gzip'ed";
+
+/// ` that can be read (2 lines were skipped: line 3, …: why)`
+fn that_were(skipped: &Option<(u64, Quote)>) -> String {
+    let told = |(lines, Quote { line, text, why }): &(u64, Quote)| {
+        let were = if *lines == 1 {
+            "line was"
+        } else {
+            "lines were"
+        };
+        format!(" that can be read ({lines} {were} skipped: line {line}, {text:?}: {why})")
+    };
+    skipped.as_ref().map_or(String::new(), told)
+}
 
 /// `: line 3 begins "…"`
 fn begins(first: &Option<(u64, String)>) -> String {

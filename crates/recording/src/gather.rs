@@ -195,7 +195,13 @@ impl<'a> Gather<'a> {
         }
         if !self.kinds.contains_key("sched_switch") {
             let found = most(self.kinds.iter().map(|(name, &n)| (name.clone(), n)));
-            return Err(ImportError::NoSwitches { file, found });
+            let first = self.quotes.first().cloned();
+            let skipped = first.map(|first| (self.unparsed, first));
+            return Err(ImportError::NoSwitches {
+                file,
+                found,
+                skipped,
+            });
         }
         if self.far_away > self.applied {
             return Err(ImportError::TimeJumps {

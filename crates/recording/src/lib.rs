@@ -68,6 +68,12 @@ pub fn read_from(name: &str, source: impl Read) -> Result<Import, ImportError> {
     import::import(name, source)
 }
 
+/// Where a text that may be a recording begins to be something else: what is behind the lines with which
+/// `trace-cmd report` begins. `None` if an event is there, or nothing: then it can only be a recording.
+pub fn behind_headers(text: &str) -> Option<&str> {
+    text::behind_headers(text)
+}
+
 /// Reads a recording from memory; `name` stands for the file in messages.
 ///
 /// # Errors

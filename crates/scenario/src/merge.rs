@@ -60,10 +60,11 @@ impl Override {
                 "there is no value after the =, expected KEY=VALUE",
             ));
         }
-        if value.trim().strip_prefix('{').map(str::trim_start) == Some("}") {
+        let is_empty = value.trim().strip_prefix('{').map(str::trim_start) == Some("}");
+        if is_empty && !means_something_empty(key) {
             return Err(refused(
                 source,
-                "an empty table changes nothing, expected a key within it, such as vm.web.count=3",
+                "an empty table changes nothing here, expected a key within it, such as vm.web.count=3",
             ));
         }
         let wrong_key = || refused(source, "expected KEY=VALUE, such as vm.web.count=3");
@@ -96,23 +97,39 @@ impl Override {
 
 /// Is this one dotted key, and nothing else?
 fn is_one_key(key: &str) -> bool {
+    parts_of_key(key).is_some()
+}
+
+/// The parts of a dotted key, each of which may be in quotes; `None` if it is not one key, or more than that.
+pub fn parts_of_key(key: &str) -> Option<Vec<String>> {
     if key.contains(char::is_control) {
-        return false;
+        return None;
     }
-    let Ok(table) = tree::parse("", &format!("{key} = 0")) else {
-        return false;
-    };
-    let mut here = &table;
+    let table = tree::parse("", &format!("{key} = 0")).ok()?;
+    let (mut parts, mut here) = (Vec::new(), &table);
     loop {
         let mut entries = here.iter();
-        match (
-            entries.next().map(|entry| &entry.node.value),
-            entries.next(),
-        ) {
-            (Some(Value::Table(inner)), None) => here = inner,
-            (Some(Value::Whole(0)), None) => return true,
-            _ => return false,
+        let entry = entries.next().filter(|_| entries.next().is_none())?;
+        parts.push(entry.key.clone());
+        match &entry.node.value {
+            Value::Table(inner) => here = inner,
+            Value::Whole(0) => return Some(parts),
+            _ => return None,
         }
+    }
+}
+
+/// Does an empty table of this key say something: that there is one more of what has names, or that the host has a
+/// thread for the VM's devices?
+fn means_something_empty(key: &str) -> bool {
+    let parts = parts_of_key(key).unwrap_or_default();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match &parts[..] {
+        ["case", _, key @ ..] | key => match key {
+            [section, _] => NAMED.contains(section),
+            ["vm", _, "emulator"] => true,
+            _ => false,
+        },
     }
 }
 

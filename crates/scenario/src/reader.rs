@@ -336,10 +336,12 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let Some(set) = parsed else {
-            let expected = format!(
-                "a list of pCPUs below {} such as \"0-3,8\"",
-                corun_model::Topology::MAX_PCPUS
-            );
+            let most = corun_model::Topology::MAX_PCPUS;
+            let expected = match value {
+                // TOML's lists are not meant.
+                Value::List(_) => format!("text that lists pCPUs below {most}, such as \"0-3,8\""),
+                _ => format!("a list of pCPUs below {most} such as \"0-3,8\""),
+            };
             return self.wrong(key, value, &expected);
         };
         let pcpus = pcpus.unwrap_or(corun_model::Topology::MAX_PCPUS);

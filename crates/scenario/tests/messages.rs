@@ -306,6 +306,13 @@ fn sets_of_pcpus() {
         &["host.toml:6: vm.web.allowed: found \"0-4\", but the host has pCPUs 0 to 3 only"],
     );
     says(
+        with("allowed = [0]"),
+        &[
+            "host.toml:6: vm.web.allowed: found a list, expected text that lists pCPUs below 512, such as \
+             \"0-3,8\"",
+        ],
+    );
+    says(
         with("allowed = \"x\""),
         &[
             "host.toml:6: vm.web.allowed: found \"x\", expected a list of pCPUs below 512 such as \

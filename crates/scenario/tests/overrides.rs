@@ -30,8 +30,40 @@ fn the_command_line_is_named_as_the_place() {
     let nothing = Override::parse("--set", "vm={}").unwrap_err();
     assert_eq!(
         nothing.to_string(),
-        "--set vm={}: an empty table changes nothing, expected a key within it, such as vm.web.count=3"
+        "--set vm={}: an empty table changes nothing here, expected a key within it, such as vm.web.count=3"
     );
+}
+
+/// Sections whose being there says something may be empty.
+#[test]
+fn empty_tables_that_mean_something() {
+    let read_with = |assignment: &str, text: &str| {
+        let over = Override::parse("--set", assignment).unwrap();
+        read("host.toml", text, &[over]).unwrap()
+    };
+    assert!(
+        read("host.toml", GOOD, &[]).unwrap().cases[0].vms[0]
+            .emulator
+            .is_none()
+    );
+    let scenario = read_with("vm.web.emulator={}", GOOD);
+    assert!(scenario.cases[0].vms[0].emulator.is_some());
+    let scenario = read_with("group.of = { }", GOOD);
+    assert_eq!(scenario.cases[0].groups[0].name, "of");
+    let cases = format!("{GOOD}[case.one]\n[case.two]\n");
+    let scenario = read_with("case.two.vm.web.emulator={}", &cases);
+    let there = scenario
+        .cases
+        .iter()
+        .map(|case| case.vms[0].emulator.is_some());
+    assert_eq!(there.collect::<Vec<_>>(), [false, true]);
+    for nothing in ["vm={}", "case.two.vm={}", "vm.web.limits={}", "emulator={}"] {
+        let refused = Override::parse("--set", nothing).unwrap_err().to_string();
+        assert!(
+            refused.contains("an empty table changes nothing here"),
+            "{refused}"
+        );
+    }
 }
 
 /// What a case has, the others cannot be told of.

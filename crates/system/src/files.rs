@@ -53,6 +53,52 @@ pub fn read_own(file: &Path) -> io::Result<Option<Vec<u8>>> {
     up_to(MOST, opened).map(Some)
 }
 
+/// A file to be written that held nothing before.
+pub struct Fresh {
+    /// The file.
+    pub file: File,
+    path: PathBuf,
+    /// Was it not there before?
+    made: bool,
+}
+
+impl Fresh {
+    /// Makes a file that only its owner may read, or takes an empty one that is there. What holds something is never
+    /// written over.
+    ///
+    /// # Errors
+    /// If it holds something, cannot be made, or is none of a kind that [`read_own`] would trust.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        let (file, made) = match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+                (options.open(path)?, false)
+            }
+            made => (made?, true),
+        };
+        if !made {
+            let found = file.metadata()?;
+            if !found.is_file() || found.len() > 0 {
+                let why = "is there already: expected a new file, or an empty one";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+            }
+            is_own(&found)?;
+        }
+        let path = path.to_path_buf();
+        Ok(Self { file, path, made })
+    }
+
+    /// Leaves everything as it was before, as far as that is possible.
+    pub fn take_back(&self) {
+        let _ = match self.made {
+            true => fs::remove_file(&self.path),
+            false => self.file.set_len(0),
+        };
+    }
+}
+
 /// Opens what is called so, to read it, at once: opening a pipe that nobody writes to would wait for a writer.
 ///
 /// # Errors
@@ -200,6 +246,29 @@ mod tests {
     use super::*;
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn what_holds_something_is_not_fresh_and_what_held_nothing_is_left_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("full"), "dear").unwrap();
+        fs::write(at("empty"), "").unwrap();
+        symlink(at("empty"), at("link")).unwrap();
+        let refused = Fresh::at(&at("full")).err().unwrap().to_string();
+        assert!(
+            refused.contains("expected a new file, or an empty one"),
+            "{refused}"
+        );
+        assert!(Fresh::at(&at("link")).is_err() && Fresh::at(folder.path()).is_err());
+        for (name, there) in [("new", false), ("empty", true)] {
+            let mut fresh = Fresh::at(&at(name)).unwrap();
+            fresh.file.write_all(b"half").unwrap();
+            fresh.take_back();
+            assert_eq!(at(name).exists(), there);
+        }
+        assert_eq!(fs::metadata(at("empty")).unwrap().len(), 0);
+        assert_eq!(fs::read_to_string(at("full")).unwrap(), "dear");
+    }
 
     #[test]
     fn a_file_is_replaced_and_nothing_else_is_left() {

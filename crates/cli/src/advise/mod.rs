@@ -164,7 +164,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let replayed: Vec<&str> = names.iter().map(String::as_str).collect();
     let own = blind(recorded.own, &recorded.case);
     let own = own.map(|why| format!("{}: {why}", recorded.own));
-    for note in sets_unheeded(&args.sets, &replayed).into_iter().chain(own) {
+    let overruled = own_scheduler(recording, &args.recorded).overruled;
+    for note in sets_unheeded(&args.sets, &replayed)
+        .into_iter()
+        .chain(own)
+        .chain(overruled)
+    {
         output::note(&note);
         notes.push(note);
     }
@@ -328,7 +333,9 @@ fn policies(
         .iter()
         .flat_map(|policy| variants.iter().map(move |variant| Job { policy, variant }))
         .collect();
-    let mut runs = carry_out(recorded, &jobs)?.into_iter();
+    let total = virtual_time(&jobs);
+    let progress = Progress::new(jobs.len(), total, recorded.threads, recorded.quiet);
+    let mut runs = carry_out_with(recorded, &jobs, &progress)?.into_iter();
     let replays = |name: String| {
         let replays = variants.iter().zip(runs.by_ref());
         let replays = replays.map(|(variant, run)| advice::Replayed {
@@ -380,14 +387,26 @@ fn overcommit(
     grown.collect()
 }
 
-/// All replays, in the order of the jobs.
-fn carry_out(recorded: &Recorded<'_>, all: &[Job<'_>]) -> anyhow::Result<Vec<corun_report::Run>> {
+fn virtual_time(all: &[Job<'_>]) -> Nanos {
     let lengths = all.iter().map(|job| job.variant.recording.duration());
-    let total = lengths.fold(0, Nanos::saturating_add);
-    let progress = Progress::new(all.len(), total, recorded.threads, recorded.quiet);
+    lengths.fold(0, Nanos::saturating_add)
+}
+
+/// All replays of a step that hangs on those before, in the order of the jobs.
+fn carry_out(recorded: &Recorded<'_>, all: &[Job<'_>]) -> anyhow::Result<Vec<corun_report::Run>> {
+    // There are many steps, and nobody knows how many: a line for each would be all that one sees.
+    let progress = Progress::further(virtual_time(all), recorded.quiet);
+    carry_out_with(recorded, all, &progress)
+}
+
+fn carry_out_with(
+    recorded: &Recorded<'_>,
+    all: &[Job<'_>],
+    progress: &Progress,
+) -> anyhow::Result<Vec<corun_report::Run>> {
     recorded.pending.more(all.len());
     let runs = jobs::run(all, recorded.threads, |job| {
-        let run = job.run(&recorded.case, &progress)?;
+        let run = job.run(&recorded.case, progress)?;
         interrupt::run_done();
         Ok(run)
     });

@@ -121,11 +121,11 @@ impl Counted {
     }
 }
 
-/// Tries all types here; with `quick` a quarter of the time.
+/// Tries all types here; with `quick` a quarter of the time; `quiet` without saying how far it is.
 ///
 /// # Errors
 /// If this host's caches are unknown, or its kernel takes no slices.
-pub fn run(quick: bool, with: With) -> anyhow::Result<Found> {
+pub fn run(quick: bool, with: With, quiet: bool) -> anyhow::Result<Found> {
     trial::possible()?;
     let runner = Runner::of(with)?;
     let layout = Layout::of_this_host()?;
@@ -137,8 +137,13 @@ pub fn run(quick: bool, with: With) -> anyhow::Result<Found> {
         .flat_map(|llc| llc.iter())
         .take(MOST_PCPUS)
         .collect();
-    output::note(&format!(
-        "corun: programs run in {} on pCPUs {:?}",
+    let progress = |text: String| {
+        if !quiet {
+            output::note(&format!("corun: {text}"));
+        }
+    };
+    progress(format!(
+        "programs run in {} on pCPUs {:?}",
         runner.name(),
         numbers(&pcpus)
     ));
@@ -155,7 +160,7 @@ pub fn run(quick: bool, with: With) -> anyhow::Result<Found> {
             output::note("corun: ConSpin needs two pCPUs: its slice stays as shipped");
             continue;
         }
-        output::note(&format!("corun: {kind}"));
+        progress(kind.to_string());
         found.curve(&runner, kind, &pcpus, quick)?;
     }
     if let Some(shipped) = found.counted.shipped() {

@@ -172,7 +172,7 @@ fn on_this_machine(args: &Args) -> anyhow::Result<()> {
         levels,
         turns,
         ..
-    } = here::run(args.quick, args.with)?;
+    } = here::run(args.quick, args.with, args.quiet)?;
     let found = verdict::calibration(&curves, &levels);
     let saved = save(args, &curves, &found, &machine);
     saved.and(match args.json {

@@ -161,5 +161,10 @@ fn is_scenario(path: &Path, head: &[u8]) -> bool {
         .extension()
         .is_some_and(|extension| extension == "toml");
     let text = String::from_utf8_lossy(head);
-    !head.starts_with(&GZIP) && (named_so || corun_scenario::looks_like_scenario(&text))
+    let looks_so = || {
+        // `cpus=2` and `version = 7` would be keys of a scenario, too, and `[kthread]` a table.
+        let rest = corun_recording::behind_headers(&text);
+        rest.is_some_and(corun_scenario::looks_like_scenario)
+    };
+    !head.starts_with(&GZIP) && (named_so || looks_so())
 }

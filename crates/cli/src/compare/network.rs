@@ -3,8 +3,8 @@
 //! clients along; a scenario's own take their place port by port.
 
 use super::schedulers::set;
-use corun_model::time::{SEC, US};
-use corun_model::{Nanos, Presence};
+use corun_model::time::{self, SEC, US};
+use corun_model::{Nanos, Presence, counted};
 use corun_report::{ClientResult, Run, Spread};
 use corun_scenario::{
     Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
@@ -142,6 +142,25 @@ pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
         )
     };
     crowded.map(told).collect()
+}
+
+/// That clients of a case come when the run is over, for people to know.
+pub fn never_there(case: &Case) -> Option<String> {
+    let end = case.run.warm_up.saturating_add(case.run.duration);
+    let late = case.clients.iter();
+    let mut late = late.filter(|client| client.presence.start >= end);
+    let first = late.next()?;
+    let others = match late.count() {
+        0 => String::new(),
+        others => format!(", and so {}", counted(others, "more client")),
+    };
+    Some(format!(
+        "client {:?}{} never comes: its start is {}, the run ends at {}{others}",
+        first.name,
+        in_case(&case.name),
+        time::show(first.presence.start),
+        time::show(end)
+    ))
 }
 
 /// More such clients of a case than this are one note.

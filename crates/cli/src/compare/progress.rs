@@ -12,6 +12,10 @@ use std::sync::{Mutex, PoisonError};
 const JUDGED_AFTER: u64 = 512;
 /// A run of so many events takes an hour and more.
 const MANY: u128 = 10_000_000_000;
+/// One of so many takes half a minute, which is told where there are so many [in a virtual second](CROWDED).
+const SOME: u128 = 100_000_000;
+/// More than hundreds of pCPUs have where each does something for microseconds at a time.
+const CROWDED: u128 = 100_000_000;
 
 /// Progress of all runs together, in virtual time.
 pub struct Progress {
@@ -23,8 +27,7 @@ pub struct Progress {
 impl Progress {
     /// `runs` runs which take `total` virtual time together, on `threads` threads.
     pub fn new(runs: usize, total: Nanos, threads: usize, quiet: bool) -> Self {
-        let target = target(!quiet);
-        if !quiet && target.is_hidden() {
+        if !quiet && target(true).is_hidden() {
             let threads = threads.min(runs);
             let (runs, threads) = (counted(runs, "run"), counted(threads, "thread"));
             output::note(&format!(
@@ -32,6 +35,12 @@ impl Progress {
                 time::show(total)
             ));
         }
+        Self::further(total, quiet)
+    }
+
+    /// More such runs, of which nothing is said but by the bar: elsewhere a line for the first ones is enough.
+    pub fn further(total: Nanos, quiet: bool) -> Self {
+        let target = target(!quiet);
         let bar = ProgressBar::with_draw_target(Some(total / time::MS), target);
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent:>3} % {eta:>4} left") {
             bar.set_style(style);
@@ -85,8 +94,10 @@ impl Progress {
 /// many.
 fn expected(heard: u64, now: Nanos, end: Nanos) -> Option<u128> {
     let events = u128::from(heard * Simulation::HEARD_EVERY);
-    let all = events * u128::from(end) / u128::from(now.max(1));
-    (all > MANY).then_some(all)
+    let in_time = |time: Nanos| events * u128::from(time) / u128::from(now.max(1));
+    let all = in_time(end);
+    let many = all > MANY || all > SOME && in_time(time::SEC) > CROWDED;
+    many.then_some(all)
 }
 
 /// Where a bar is drawn: on a terminal, if it is wanted.
@@ -112,5 +123,8 @@ mod tests {
         // 33.6 million events in 10 ms are 33.6 thousand million in 10 s; in a second, a hundredth of that.
         assert_eq!(expected(512, 10 * MS, 10 * SEC), Some(33_554_432_000));
         assert_eq!(expected(512, SEC, 10 * SEC), None);
+        // A thread that computes for 1 ns at a time, for 300 ms: most of a minute.
+        assert_eq!(expected(512, 35 * MS, 300 * MS), Some(287_609_417));
+        assert_eq!(expected(512, 35 * MS, 100 * MS), None, "as good as over");
     }
 }

@@ -112,7 +112,12 @@ pub fn case(
 
 /// The recorded kernel's version, if it is known.
 fn kernel(recording: &Recording) -> Option<(u32, u32)> {
-    version_of(&recording.host.kernel.as_ref()?.value)
+    version_of(kernel_name(recording)?)
+}
+
+fn kernel_name(recording: &Recording) -> Option<&str> {
+    let kernel = recording.host.kernel.as_ref();
+    kernel.map(|kernel| kernel.value.as_str())
 }
 
 /// A kernel's version: 7.2.13-… is (7, 2). A simulated one may stand for the last of a row: 4.x is above all of 4.
@@ -150,7 +155,8 @@ fn cfs_preset(kernel: Option<(u32, u32)>) -> &'static str {
 /// Of commands that replay recordings.
 #[derive(clap::Args, Debug, Default)]
 pub struct RecordedUnder {
-    /// The scheduler or policy that the recorded host had, if the recording does not say: a name of `corun policies`
+    /// The scheduler or policy that the recorded host had, if the recording does not say (where it says otherwise, this
+    /// counts, and a note tells): a name of `corun policies`
     /// [default: what the recording says, else eevdf, or fair for a host under corun]
     #[arg(long = "recorded-under", value_name = "NAME", value_parser = known)]
     name: Option<&'static str>,
@@ -184,6 +190,8 @@ pub struct OwnScheduler {
     pub recorded: bool,
     /// What the recording calls it, if it names one.
     pub said: Option<String>,
+    /// That the recording says otherwise than the user, if so.
+    pub overruled: Option<String>,
 }
 
 /// Which one that was.
@@ -196,6 +204,19 @@ pub fn own_scheduler(recording: &Recording, told: &RecordedUnder) -> OwnSchedule
         None => kernel(recording).map(|version| if version < (6, 6) { "cfs" } else { "eevdf" }),
     };
     let known = told.name.or(recorded);
+    let overruled = || {
+        let (told, recorded) = (told.name?, recorded?);
+        let by = match (&said, kernel_name(recording)) {
+            (None, Some(kernel)) => format!("kernel {kernel}, and so {recorded}"),
+            _ => said.clone().unwrap_or_else(|| recorded.to_string()),
+        };
+        (told != recorded).then(|| {
+            format!(
+                "--recorded-under {told}: the recording says otherwise ({by}), which is passed over"
+            )
+        })
+    };
+    let overruled = overruled();
     let assumed = match said.as_deref() {
         Some(said) if scheduler::is_corun(said) => "fair",
         _ => "eevdf",
@@ -204,6 +225,7 @@ pub fn own_scheduler(recording: &Recording, told: &RecordedUnder) -> OwnSchedule
         name: known.unwrap_or(assumed),
         recorded: known.is_some(),
         said,
+        overruled,
     }
 }
 

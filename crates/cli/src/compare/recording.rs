@@ -106,6 +106,7 @@ pub fn compare(
     for note in sets_unheeded(&args.runs.sets, &policies)
         .into_iter()
         .chain(blind)
+        .chain(own.overruled.clone())
     {
         output::note(&note);
         notes.push(note);

@@ -5,6 +5,7 @@
 
 use super::input::{first_strange, named};
 use crate::failure::Invalid;
+use corun_model::counted;
 use corun_model::time::show;
 use corun_scenario::{Case, Problem, Problems, RtApp, Scenario, Vm, or_nearest};
 use corun_sim::guest::ThreadSpec;
@@ -130,6 +131,20 @@ pub fn unheeded(case: &Case) -> Vec<String> {
                 "global.duration: rt-app would end after {}, the threads go on until the run ends \
                  at {}",
                 show(duration),
+                show(end)
+            )));
+        }
+        let threads = converted.threads.iter();
+        let mut late = threads.filter(|thread| thread.delay >= end);
+        if let Some(first) = late.next() {
+            let others = match late.count() {
+                0 => String::new(),
+                others => format!(", and so {}", counted(others, "more thread")),
+            };
+            notes.push(of_file(&format!(
+                "thread {} does nothing: its delay is {}, the run ends at {}{others}",
+                first.name,
+                show(first.delay),
                 show(end)
             )));
         }

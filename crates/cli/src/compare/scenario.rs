@@ -69,7 +69,8 @@ fn unheeded(sets: &[String], jobs: &[Job<'_>]) -> Vec<String> {
     }
     notes.extend(of_policies.told());
     for job in jobs {
-        for note in rtapp::unheeded(job.case) {
+        let never_there = network::never_there(job.case);
+        for note in rtapp::unheeded(job.case).into_iter().chain(never_there) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

@@ -12,10 +12,10 @@ use corun_linux::record::{self, Missing, Progress, RecordOptions, Recorded};
 use corun_linux::socket;
 use corun_model::{Nanos, counted, time};
 use corun_recording::native::{self, Damage};
+use corun_system::files::Fresh;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Record what this host's pCPUs and vCPUs do, for compare and advise
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The file, which must not be there yet
+    /// The file: a new one, or an empty one
     #[arg(long, short, value_name = "FILE", default_value = "recording.corun")]
     output: PathBuf,
 
@@ -67,8 +67,8 @@ Examples:
   corun record --from host.corun --anonymise -o nameless.corun
       the same with a recording that is there
 
-Exit codes: 0 recorded; 1 it could not be, or the file could not be written to the end (what it has
-can be read); 2 wrong usage, or no recording.";
+Exit codes: 0 recorded; 1 it could not be, or the file could not be written to the end (what a recording has
+can be read; a copy goes); 2 wrong usage, no recording, or a file that holds something.";
 
 fn duration(text: &str) -> Result<Nanos, String> {
     let time = time::parse(text).filter(|time| *time >= time::MS);
@@ -81,6 +81,7 @@ fn duration(text: &str) -> Result<Nanos, String> {
 /// Why nothing, or not everything, was recorded.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     outputs::refuse_dash("--output", &args.output)?;
+    spare(&args.output)?;
     if let Some(from) = &args.from {
         let progress = anonymise(from, &args.output)?;
         return tell(args, &progress, None);
@@ -114,6 +115,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     tell(args, &recorded.progress, Some(&recorded.missing))
+}
+
+/// Makes sure that nothing is lost: recordings are not replaced, since no second one is like the first.
+///
+/// # Errors
+/// [`Invalid`] if the file holds something.
+fn spare(file: &Path) -> anyhow::Result<()> {
+    let why = match std::fs::metadata(file) {
+        Ok(found) if !found.is_file() => "this is no file",
+        Ok(found) if found.len() > 0 => "this file is there and holds something",
+        _ => return Ok(()),
+    };
+    Err(Invalid::error(format!(
+        "--output {}: {why}; expected a new file, or an empty one: recordings are not replaced",
+        file.display()
+    )))
 }
 
 fn bar(args: &Args) -> ProgressBar {
@@ -164,7 +181,11 @@ fn tell(args: &Args, progress: &Progress, missing: Option<&[Missing]>) -> anyhow
         Ok(import) => Some(import.recording),
         // Without VMs it is no recording that could be replayed, which has been said.
         Err(corun_recording::ImportError::NoVcpus { .. }) => None,
-        Err(error) => return Err(error.into()),
+        // A copy is as good as what it is of.
+        Err(error) => match args.from.as_deref().map(corun_recording::read) {
+            Some(Err(error)) => return Err(Invalid::error(error)),
+            _ => return Err(error.into()),
+        },
     };
     match args.json {
         true => {
@@ -175,39 +196,46 @@ fn tell(args: &Args, progress: &Progress, missing: Option<&[Missing]>) -> anyhow
     }
 }
 
-/// Copies a recording without names; what the copy has.
+/// Copies a recording without names; what the copy has. One that is not whole, or holds nothing, is not left.
 fn anonymise(from: &Path, to: &Path) -> anyhow::Result<Progress> {
     let name = from.display();
     let source = File::open(from).map_err(|error| Invalid::error(format!("{name}: {error}")))?;
-    let out = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(to);
-    let out = out.with_context(|| to.display().to_string())?;
-    let mut out = BufWriter::new(out);
-    let told = native::anonymise(BufReader::new(source), &mut out);
-    let told = told.and_then(|told| out.flush().map(|()| told));
-    let refused = match told.with_context(|| to.display().to_string())? {
-        Ok(copied) => {
-            if let Some(damage) = &copied.damage {
-                output::note(&format!("corun: {name}: {}", not_copied(damage)));
-            }
-            let bytes = std::fs::metadata(to).with_context(|| to.display().to_string())?;
-            return Ok(Progress {
-                elapsed: copied.elapsed,
-                events: copied.events,
-                lost: copied.lost,
-                bytes: bytes.len(),
-            });
-        }
-        Err(damage) => damage_in_words(&damage),
-    };
-    // Nothing was written but, at most, a header.
-    let _ = std::fs::remove_file(to);
-    Err(Invalid::error(format!(
-        "{name}: {refused}: expected a recording by `corun record`"
-    )))
+    let mut out = Fresh::at(to).with_context(|| to.display().to_string())?;
+    let copied = copy((from, source), (to, &mut out.file));
+    if copied.is_err() {
+        out.take_back();
+    }
+    copied
+}
+
+fn copy((from, source): (&Path, File), (to, out): (&Path, &mut File)) -> anyhow::Result<Progress> {
+    let name = from.display();
+    let named = || to.display().to_string();
+    let expected = "expected a recording by `corun record`";
+    let mut buffer = BufWriter::new(&mut *out);
+    let told = native::anonymise(BufReader::new(source), &mut buffer);
+    let told = told.and_then(|told| buffer.flush().map(|()| told));
+    drop(buffer);
+    let copied = told.with_context(named)?.map_err(|damage| {
+        let why = damage_in_words(&damage);
+        Invalid::error(format!("{name}: {why}: {expected}"))
+    })?;
+    if copied.events == 0 {
+        let why = copied.damage.as_ref().map(damage_in_words);
+        let why = why.map_or(String::new(), |why| format!(" before {why}"));
+        return Err(Invalid::error(format!(
+            "{name}: there is no event in it{why}: {expected}"
+        )));
+    }
+    if let Some(damage) = &copied.damage {
+        output::note(&format!("corun: {name}: {}", not_copied(damage)));
+    }
+    Ok(Progress {
+        elapsed: copied.elapsed,
+        events: copied.events,
+        lost: copied.lost,
+        bytes: out.metadata().with_context(named)?.len(),
+    })
 }
 
 /// Why not everything was copied.

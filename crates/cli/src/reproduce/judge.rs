@@ -132,6 +132,16 @@ fn told(name: &str, says: &str, verdict: Verdict) -> Judged {
     }
 }
 
+/// That a formula comes to nothing.
+fn not_measured(text: &str) -> String {
+    format!("nothing was measured for {text}, or it divides by 0")
+}
+
+fn add_note(claim: &mut Claim, note: &str) {
+    let separator = if claim.note.is_empty() { "" } else { "; " };
+    claim.note += &format!("{separator}{note}");
+}
+
 /// What must be true, seed by seed.
 fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) {
     let mut all = vec![true; seen.times()];
@@ -146,8 +156,18 @@ fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) 
     claim.values.clear();
     for (text, condition) in conditions {
         let truths = seen.truths(condition);
+        let unknown = truths.iter().filter(|so| so.is_none()).count();
+        // What hangs on nothing measured is not so.
+        let truths: Vec<bool> = truths.iter().map(|so| *so == Some(true)).collect();
         all.iter_mut().zip(&truths).for_each(|(all, so)| *all &= so);
         let verdict = over_seeds(&truths, best);
+        if unknown > 0 && verdict == Verdict::Missed {
+            let seeds = match unknown == truths.len() {
+                true => String::new(),
+                false => format!("in {unknown} of {} seeds ", truths.len()),
+            };
+            add_note(claim, &format!("{seeds}{}", not_measured(text)));
+        }
         claim.values.push(told(text, &count(&truths), verdict));
     }
     claim.verdict = over_seeds(&all, best);
@@ -164,15 +184,17 @@ fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) 
 
 /// Numbers beside the paper's.
 fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)], seen: &Seen<'_>) {
-    let broken = order.iter().filter(|(_, it)| !seen.over_seeds(it));
-    let broken: Vec<&str> = broken.map(|(text, _)| text.as_str()).collect();
+    let of_order = |so: Option<bool>| {
+        let these = order
+            .iter()
+            .filter(move |(_, it)| seen.over_seeds(it) == so);
+        these.map(|(text, _)| text.as_str()).collect::<Vec<&str>>()
+    };
+    let (broken, unknown) = (of_order(Some(false)), of_order(None));
+    let ordered = broken.is_empty() && unknown.is_empty();
     let mut notes: Vec<String> = Vec::new();
     let (mut ours, mut spreads) = (BTreeMap::new(), BTreeMap::new());
-    for (value, (judged, reading)) in
-        values
-            .iter()
-            .zip(read(claim.kind, values, broken.is_empty(), seen))
-    {
+    for (value, (judged, reading)) in values.iter().zip(read(claim.kind, values, ordered, seen)) {
         if let Some(reading) = reading {
             let subject = if value.name.is_empty() {
                 String::new()
@@ -197,14 +219,13 @@ fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)]
     if !broken.is_empty() {
         notes.push(format!("not so: {}", broken.join("; ")));
     }
-    if claim.values.iter().any(|value| value.ours.is_none()) {
-        notes.push("nothing was measured for –".to_string());
+    notes.extend(unknown.into_iter().map(not_measured));
+    for (value, judged) in values.iter().zip(&claim.values) {
+        if judged.ours.is_none() {
+            notes.push(not_measured(&value.text));
+        }
     }
-    let said = std::mem::take(&mut claim.note);
-    let all = std::iter::once(said)
-        .filter(|note| !note.is_empty())
-        .chain(notes);
-    claim.note = all.collect::<Vec<_>>().join("; ");
+    notes.iter().for_each(|note| add_note(claim, note));
 }
 
 /// Shows the claim's numbers beside which nothing is set, and why.
@@ -225,8 +246,7 @@ fn leave_out(claim: &mut Claim, unjudged: &[(String, String)], seen: &Seen<'_>) 
         }
     }
     for (reason, names) in reasons {
-        let separator = if claim.note.is_empty() { "" } else { "; " };
-        claim.note += &format!("{separator}{} not judged: {reason}", names.join(", "));
+        add_note(claim, &format!("{} not judged: {reason}", names.join(", ")));
     }
 }
 

@@ -116,8 +116,8 @@ impl<'a> Seen<'a> {
         (0..self.times()).map(at).collect()
     }
 
-    /// A condition, seed by seed.
-    pub fn truths(&self, condition: &Condition) -> Vec<bool> {
+    /// A condition, seed by seed; `None` where that hangs on what was not measured.
+    pub fn truths(&self, condition: &Condition) -> Vec<Option<bool>> {
         let at = |at: usize| {
             self.with(
                 |all| all.get(at).copied().unwrap_or(f64::NAN),
@@ -127,8 +127,8 @@ impl<'a> Seen<'a> {
         (0..self.times()).map(at).collect()
     }
 
-    /// Is it true of medians (or means) over the seeds?
-    pub fn over_seeds(&self, condition: &Condition) -> bool {
+    /// Is it true of medians (or means) over the seeds? `None` if that hangs on what was not measured.
+    pub fn over_seeds(&self, condition: &Condition) -> Option<bool> {
         let middle = |all: &[f64]| self.spread(all).map_or(f64::NAN, |spread| spread.median);
         self.with(middle, |known| condition.holds(known))
     }

@@ -5,6 +5,7 @@
 
 use crate::compare::runs::RunArgs;
 use crate::failure::Invalid;
+use corun_scenario::merge::parts_of_key;
 use corun_scenario::or_nearest;
 use corun_scenario::tree::{self, Table, Value};
 
@@ -39,14 +40,13 @@ pub fn check(key: &str, file: &str, text: &str) -> anyhow::Result<()> {
         return refuse("this is for readers, no result depends on it".into());
     }
     let document = tree::parse(file, text).map_err(Invalid::error)?;
-    let mut parts = key.splitn(3, '.');
-    let (Some(section), Some(name)) = (parts.next(), parts.next()) else {
+    let parts = parts_of_key(key).unwrap_or_default();
+    let [section, name, ..] = &parts[..] else {
         return Ok(());
     };
-    let name = name.trim_matches(['"', '\'']);
-    if NAMED.contains(&section) {
+    if NAMED.contains(&section.as_str()) {
         let known = names(&document, section);
-        if !known.contains(&name) {
+        if !known.contains(&name.as_str()) {
             let what = if section == "vm" { "VM" } else { "host task" };
             let hint = or_nearest(name, &known);
             return refuse(format!("{file} has no {what} {name:?}, {hint}"));
@@ -60,14 +60,11 @@ pub fn check(key: &str, file: &str, text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// [`Invalid`] if something does.
 pub fn alone(key: &str, args: &RunArgs) -> anyhow::Result<()> {
-    let parts = |key: &str| -> Vec<String> {
-        let part = |part: &str| part.trim().trim_matches(['"', '\'']).to_string();
-        key.split('.').map(part).collect()
-    };
+    let own = parts_of_key(key);
     let sets = args.sets.iter().filter_map(|set| set.split_once('='));
     let same = sets
         .map(|(set, _)| set)
-        .find(|set| parts(set) == parts(key));
+        .find(|set| own.is_some() && parts_of_key(set) == own);
     let same = same.map(|set| format!("--set {set}"));
     let duration = args.duration.is_some() && key == "run.duration";
     match same.or(duration.then(|| "--duration".to_string())) {

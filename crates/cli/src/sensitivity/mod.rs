@@ -189,11 +189,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     show(args, &result, &about)
 }
 
-/// What is not done as rt-app files say, whatever the value; each said once.
+/// What is not done as rt-app files say, and who never comes, whatever the value; each said once.
 fn notes(scenarios: &[Scenario]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let cases = scenarios.iter().flat_map(|scenario| &scenario.cases);
-    for note in cases.flat_map(rtapp::unheeded) {
+    let of_case = |case| {
+        let late = network::never_there(case);
+        rtapp::unheeded(case).into_iter().chain(late)
+    };
+    for note in cases.flat_map(of_case) {
         if !notes.contains(&note) {
             notes.push(note);
         }

@@ -149,7 +149,7 @@ impl Batch {
             return Ok(if args.json { Self::Json } else { Self::Tables });
         };
         let (mut file, new): (Box<dyn Write>, bool) = if path.as_os_str() == "-" {
-            (Box::new(io::stdout()), true)
+            (Box::new(output::stdout()?), true)
         } else {
             let (file, new) = open(path).with_context(|| cannot(path))?;
             if !new {

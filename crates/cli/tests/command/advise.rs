@@ -53,6 +53,34 @@ fn json_is_one_object_as_the_schema_says() {
     assert_eq!(json["overcommit"][0]["steps"].as_array().unwrap().len(), 1);
 }
 
+/// A line for each step would be all that one sees of it.
+#[test]
+fn what_is_done_is_said_once_and_not_for_each_step() {
+    let more = ["--target", "100", "--most", "3", "--json"];
+    let output = corun(&[&["advise", RECORDING], &FEW[..], &more].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines = said
+        .lines()
+        .filter(|line| line.contains("of virtual time, on"));
+    // The check of the replay, and the policies.
+    assert_eq!(lines.count(), 2, "{said}");
+    let overruled = advise(&[
+        "--policies",
+        "balance",
+        "--most",
+        "0",
+        "--starts",
+        "1",
+        "--recorded-under",
+        "cfs",
+    ]);
+    let said = String::from_utf8(overruled.stderr).unwrap();
+    assert!(
+        said.contains("--recorded-under cfs: the recording says otherwise (EEVDF)"),
+        "{said}"
+    );
+}
+
 #[test]
 fn the_page_has_the_json_and_what_it_says_in_words() {
     let place = Place::new("advise-page");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that commands write: never what they read, and told at the beginning if they cannot be.
 
-use crate::common::{Place, failed, in_tree};
+use crate::common::{self, Place, failed, in_tree};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -260,5 +260,25 @@ fn endless_files_are_not_read_to_their_end() {
     ] {
         let said = place.refused(&line.split(' ').collect::<Vec<_>>());
         assert!(said.contains("/dev/zero"), "{line}: {said}");
+    }
+}
+
+/// Where nobody can get them, results are not made up to have been shown; `/dev/null` is somebody's wish.
+#[test]
+fn a_standard_output_that_is_closed_is_a_failure() {
+    let run = |how: &str, args: &[&str]| {
+        let script = format!("exec \"$@\" {how}");
+        let program = env!("CARGO_BIN_EXE_corun");
+        let args = [&["-c", &script, "sh", program], args].concat();
+        Command::new("sh").args(args).output().unwrap()
+    };
+    for args in [["policies", "--json"], ["policies", "--help"]] {
+        let said = common::failed(run(">&-", &args), 1);
+        assert_eq!(
+            said,
+            "corun: cannot write to the standard output: it is closed\n"
+        );
+        assert!(run(">/dev/null", &args).status.success());
+        assert!(run("<>/dev/null >&0", &args).status.success());
     }
 }

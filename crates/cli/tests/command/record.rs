@@ -70,9 +70,10 @@ fn a_copy_without_names_can_be_compared() {
     let json = common::json(compared);
     assert_eq!(json["runs"][0]["vms"][0]["name"], "vm1");
     // Recordings are not replaced.
-    let again = corun(&args);
-    assert_eq!(again.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("exists"));
+    let again = common::refused(corun(&args));
+    assert!(again.contains("is there and holds something; expected a new file, or an empty one"));
+    std::fs::write(to, "").unwrap();
+    common::json(corun(&args));
 }
 
 /// Recordings are packed to be sent around, and what is sent is to have no names.
@@ -194,4 +195,49 @@ fn what_is_no_recording_is_refused_and_leaves_nothing() {
     assert!(said.contains("--output -: expected a file"), "{said}");
     let said = common::refused(corun(&["record", "--for", "3"]));
     assert!(said.contains("a number with a unit"), "{said}");
+}
+
+/// What cannot be copied, or written, leaves no file behind that would be in the way of the next try.
+#[test]
+fn a_copy_that_failed_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = recording();
+    write(&place, "host.corun", &bytes);
+    write(&place, "cut.corun", &bytes[..20]);
+    write(&place, "empty.corun", b"");
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_string();
+    let [host, cut, empty, to] = ["host.corun", "cut.corun", "empty.corun", "to.corun"].map(at);
+    let said = common::refused(corun(&["record", "--from", &cut, "--anonymise", "-o", &to]));
+    let expected = "cut.corun: there is no event in it before the file ends within a block";
+    assert!(said.contains(expected), "{said}");
+    assert!(!std::path::Path::new(&to).exists());
+    // No file may be longer than nothing.
+    let full = "trap '' XFSZ; ulimit -f 0; exec \"$@\"";
+    for to in [&to, &empty] {
+        let program = env!("CARGO_BIN_EXE_corun");
+        let args = [
+            "-c",
+            full,
+            "sh",
+            program,
+            "record",
+            "--from",
+            &host,
+            "--anonymise",
+            "-o",
+            to,
+        ];
+        let output = std::process::Command::new("sh").args(args).output();
+        let said = common::failed(output.unwrap(), 1);
+        assert!(
+            said.contains(to.as_str()) && said.contains("too large"),
+            "{said}"
+        );
+    }
+    assert!(!std::path::Path::new(&to).exists());
+    assert_eq!(
+        std::fs::metadata(&empty).unwrap().len(),
+        0,
+        "it was there before"
+    );
 }

@@ -62,6 +62,67 @@ fn replays_come_close_and_balance_never_stacks() {
     }
 }
 
+/// The text that `trace-cmd report` prints has a head that could be a scenario's.
+#[test]
+fn what_trace_cmd_prints_is_a_recording() {
+    let switch = |at: &str| {
+        format!(
+            "[kthread]-12 [000] {at}: sched_switch: prev_comm=[kthread] prev_pid=12 prev_prio=120 prev_state=S \
+             ==> next_comm=b next_pid=2 next_prio=120\n"
+        )
+    };
+    let events = switch("10.000001") + &switch("10.000005");
+    for (at, head) in ["cpus=2\n", "version = 7\ncpus=2\n", ""].iter().enumerate() {
+        let name = format!("report{at}.txt");
+        let input = file(&name, format!("{head}{events}").as_bytes());
+        let said = refused(&input, &["-q"]);
+        assert!(
+            said.contains(&format!("{name}: there is no vCPU thread")),
+            "{said}"
+        );
+    }
+}
+
+/// Who says otherwise than the recording is told so.
+#[test]
+fn what_the_recording_says_is_not_overruled_unsaid() {
+    let args = [
+        "-q",
+        "--policies",
+        "affinity",
+        "--seed",
+        "0",
+        "--recorded-under",
+    ];
+    let said = |under: &str| {
+        let output = compare(&recording(BOTH[0]), &[&args[..], &[under]].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let note = "--recorded-under cfs: the recording says otherwise (EEVDF)";
+    assert!(said("cfs").contains(note));
+    assert!(!said("eevdf").contains("says otherwise"));
+}
+
+/// Damage is told as what it is.
+#[test]
+fn what_was_skipped_is_told_where_nothing_is_left() {
+    let lines = "  a-1 [000] 1.5: sched_switch: prev_comm=a prev_pid=99999999999999999999 prev_prio=120 prev_state=S \
+        ==> next_comm=b next_pid=2 next_prio=120\n  a-1 [000] 1.6: tlb_flush: pages:-1\n";
+    let said = refused(&file("large.txt", lines.as_bytes()), &[]);
+    let expected =
+        "there are no sched_switch events that can be read (1 line was skipped: line 1, ";
+    assert!(
+        said.contains(expected) && said.contains("thread id out of range"),
+        "{said}"
+    );
+    let said = refused(&file("short.corun", b"CORUNREC"), &[]);
+    assert!(
+        said.contains("it ends within its header, after 8 of 12 bytes"),
+        "{said}"
+    );
+}
+
 /// How the table of `docs/results.md` begins that says how far replays are off.
 const HEAD: &str = "\
 | recording | run | ready | switches | stacking, recorded → replayed |

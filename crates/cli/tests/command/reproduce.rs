@@ -139,6 +139,37 @@ fn every_kind_of_claim_comes_to_its_verdict() {
     assert_eq!(of("x.later")["ours"], Value::Null);
 }
 
+/// What hangs on nothing measured, or on a division by zero, does not hold, and a note says so.
+#[test]
+fn what_was_not_measured_does_not_hold() {
+    let check = |holds: &str| {
+        let dir = place(
+            "unmeasured",
+            &format!("[check.\"x.trend\"]\nexperiment = \"x/two\"\nholds = [{holds:?}]"),
+        );
+        json(&["--experiments", &dir, "--json", "-q", "x.trend"])["claims"][0].clone()
+    };
+    for holds in [
+        "not [balance: vm.a.io.wait_p50_us] < 1",
+        "[cfs: vm.a.throughput] / [balance: host.stacking_probability] > 5",
+        "1 / 0 > 5",
+        "not sqrt(0 - 1) > 1",
+    ] {
+        let claim = check(holds);
+        assert_eq!(claim["verdict"], "missed", "{holds}");
+        let note = format!("nothing was measured for {holds}, or it divides by 0");
+        assert_eq!(claim["note"], note.as_str());
+    }
+    assert_eq!(check("[cfs: vm.a.throughput] > 0")["verdict"], "holds");
+    let dir = place(
+        "unmeasured-value",
+        "[check.\"x.later\"]\nexperiment = \"x/two\"\nvalue = \"[cfs: vm.a.io.wait_p50_us]\"",
+    );
+    let claims = &json(&["--experiments", &dir, "--json", "-q", "x.later"])["claims"];
+    let note = "nothing was measured for [cfs: vm.a.io.wait_p50_us], or it divides by 0";
+    assert_eq!(claims[0]["note"], note);
+}
+
 #[test]
 fn values_are_those_of_compare() {
     let dir = place("compare", CHECKS);

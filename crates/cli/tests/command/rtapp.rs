@@ -92,6 +92,24 @@ fn unsupported_events_are_all_listed_and_can_be_left_out() {
 }
 
 #[test]
+fn a_thread_whose_delay_outlasts_the_run_is_told_of() {
+    let late = PERIODIC.replace(
+        "\"priority\" : -10,",
+        "\"instance\" : 2, \"delay\" : 1100000,",
+    );
+    let output = compare(&place("rtapp-late", HOST, &late), &[]);
+    let notes = String::from_utf8(output.stderr).unwrap();
+    let note = "thread control-0 does nothing: its delay is 1.10 s, the run ends at 1.10 s, and so 1 more thread";
+    assert!(notes.contains(note), "{notes}");
+    let output = compare(
+        &place("rtapp-late", HOST, &late.replace("1100000", "1000000")),
+        &[],
+    );
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(!notes.contains("does nothing"), "{notes}");
+}
+
+#[test]
 fn sensitivity_reads_files_and_says_the_same_once() {
     let place = place("rtapp-sensitivity", HOST, PERIODIC);
     let args = ["--param", "vm.a.vcpus", "--values", "1,2"];

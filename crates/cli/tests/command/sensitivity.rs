@@ -235,6 +235,38 @@ fn what_is_wrong_with_the_command_line() {
     assert!(param("host.hz", &["--values", "1,2", "--measure", "idel"]).contains("'idle'"));
 }
 
+/// Names in quotes may have dots and spaces in them.
+#[test]
+fn keys_of_names_in_quotes() {
+    let text = "host.pcpus = 2\nrun = { duration = \"20ms\", warm_up = \"0ms\" }\n[vm.\"web.1\"]\nvcpus = 1\nworkload = \"cpu\"\n\
+        [task.\"t.1\"]\nprogram = \"loop { compute 1ms }\"\n[vm.\"a b.c\"]\nvcpus = 1\n[[vm.\"a b.c\".thread]]\n\
+        program = \"loop { compute 1ms }\"\n";
+    let place = common::Place::with("sensitivity-names", "host.toml", text);
+    for (key, values) in [
+        ("vm.\"web.1\".vcpus", "1,2"),
+        ("vm.'web.1'.vcpus", "1,2"),
+        ("task.\"t.1\".weight", "100,200"),
+        ("vm.\"a b.c\".thread.1.count", "1,2"),
+    ] {
+        let args = ["--param", key, "--values", values, "--policies", "cfs"];
+        let args = [
+            &["sensitivity", "host.toml", "-q", "--seeds", "1"],
+            &args[..],
+        ]
+        .concat();
+        place.prints(&args);
+        let set = format!("{key}=1");
+        let twice = place.refused(&[&args[..], &["--set", &set]].concat());
+        assert!(twice.contains("says what it is, too"), "{twice}");
+    }
+    let args = ["sensitivity", "host.toml", "--values", "1,2", "--param"];
+    let unknown = place.refused(&[&args[..], &["vm.\"web.2\".vcpus"]].concat());
+    assert!(
+        unknown.contains("has no VM \"web.2\", did you mean \"web.1\"?"),
+        "{unknown}"
+    );
+}
+
 #[test]
 fn a_recording_is_no_scenario() {
     let place = Place::new("recording");

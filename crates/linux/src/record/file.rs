@@ -2,14 +2,13 @@
 //! Writes blocks to a file, in a thread of its own, so that a slow disk does not keep events waiting.
 //!
 //! When a block cannot be written whole, the file is cut back to the block before: a full disk leaves a
-//! recording that can be read.
+//! recording that can be read. One that nothing could be written to is not left behind.
 
 use super::RecordError;
 use corun_model::Nanos;
 use corun_recording::native::HEADER;
-use std::fs::{File, OpenOptions};
+use corun_system::files::Fresh;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,26 +39,23 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Makes the file, which must not be there yet: recordings are not replaced. Only its owner may read
-    /// it.
+    /// Makes the file, or takes an empty one: recordings are not replaced. Only its owner may read one that is made.
     pub(super) fn create(path: &Path) -> Result<Self, RecordError> {
         let failed = |error| RecordError::File {
             path: PathBuf::from(path),
             error,
         };
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        file.write_all(&HEADER).map_err(failed)?;
+        let mut fresh = Fresh::at(path).map_err(failed)?;
+        if let Err(error) = fresh.file.write_all(&HEADER) {
+            fresh.take_back();
+            return Err(failed(error));
+        }
         let (blocks, waiting) = sync_channel(WAITING);
         let bytes = Arc::new(AtomicU64::new(HEADER.len() as u64));
         let progress = Arc::clone(&bytes);
         let thread = std::thread::Builder::new()
             .name("corun-writer".to_string())
-            .spawn(move || write(file, &waiting, &progress))
+            .spawn(move || write(fresh, &waiting, &progress))
             .map_err(failed)?;
         Ok(Self {
             blocks,
@@ -95,16 +91,16 @@ impl Writer {
     }
 }
 
-fn write(mut file: File, blocks: &Receiver<Block>, progress: &AtomicU64) -> Written {
+fn write(mut fresh: Fresh, blocks: &Receiver<Block>, progress: &AtomicU64) -> Written {
     let mut written = Written {
         bytes: progress.load(Ordering::Relaxed),
         until: 0,
         error: None,
     };
     for (block, until) in blocks {
-        if let Err(error) = file.write_all(&block) {
+        if let Err(error) = fresh.file.write_all(&block) {
             // If not even that works, the reader finds the last whole block by itself.
-            let _ = file.set_len(written.bytes);
+            let _ = fresh.file.set_len(written.bytes);
             written.error = Some(error);
             break;
         }
@@ -112,12 +108,16 @@ fn write(mut file: File, blocks: &Receiver<Block>, progress: &AtomicU64) -> Writ
         written.until = until;
         progress.store(written.bytes, Ordering::Relaxed);
     }
+    if written.until == 0 {
+        fresh.take_back();
+    }
     written
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
 
     #[test]
     fn never_over_another_recording() {
@@ -131,12 +131,22 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap().len(), 15);
         let again = Writer::create(&path).err().unwrap().to_string();
         assert!(again.contains("x.corun"), "{again}");
+        assert!(
+            again.contains("expected a new file, or an empty one"),
+            "{again}"
+        );
+        let empty = folder.path().join("empty.corun");
+        std::fs::write(&empty, "").unwrap();
+        assert!(Writer::create(&empty).unwrap().write(vec![1], 9));
     }
 
     #[test]
     fn a_full_disk_leaves_whole_blocks() {
         // What is written there finds no space.
-        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.corun");
+        let mut file = Fresh::at(&path).unwrap();
+        file.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let (send, blocks) = sync_channel(2);
         send.send((vec![0; 10], 5)).unwrap();
         drop(send);
@@ -144,5 +154,6 @@ mod tests {
         assert_eq!((written.bytes, written.until), (12, 0));
         let error = written.error.unwrap();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(!path.exists(), "what holds nothing is not left");
     }
 }

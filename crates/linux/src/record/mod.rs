@@ -46,7 +46,7 @@ const PACE: Nanos = SEC;
 
 /// What to record.
 pub struct RecordOptions<'a> {
-    /// Where to. The file must not be there yet.
+    /// Where to. A file that holds something is not written over.
     pub file: PathBuf,
     /// How long; `None`: until SIGINT, SIGTERM or SIGHUP.
     pub run_for: Option<Nanos>,
@@ -110,7 +110,7 @@ pub enum RecordError {
     #[error("cannot map the memory that the kernel writes events into: {0}")]
     Rings(io::Error),
     /// The file cannot be made.
-    #[error("{path}: {error}; recordings are written to a new file", path = .path.display())]
+    #[error("{path}: {error}; recordings are written to a new file, or an empty one", path = .path.display())]
     File {
         /// The file.
         path: PathBuf,

@@ -138,8 +138,15 @@ pub(crate) fn tid(text: &str) -> Result<u32, &'static str> {
     match text.trim().parse() {
         Ok(tid) if tid <= MAX_TID => Ok(tid),
         Ok(_) => Err("thread id out of range (at most 4194304)"),
+        Err(_) if is_large(text) => Err("thread id out of range (at most 4194304)"),
         Err(_) => Err("a thread id is not a number"),
     }
+}
+
+/// Is what could not be read a number, but too large for any type?
+fn is_large(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A pCPU number.
@@ -147,6 +154,7 @@ pub(crate) fn cpu(text: &str) -> Result<u32, &'static str> {
     match text.trim().parse() {
         Ok(cpu) if cpu < corun_model::Topology::MAX_PCPUS => Ok(cpu),
         Ok(_) => Err("pCPU number out of range (at most 511)"),
+        Err(_) if is_large(text) => Err("pCPU number out of range (at most 511)"),
         Err(_) => Err("a pCPU number is not a number"),
     }
 }
@@ -215,6 +223,8 @@ mod tests {
     #[test]
     fn absurd_numbers_are_refused() {
         assert!(tid("4194305").is_err());
+        assert_eq!(tid("99999999999999999999"), tid("4194305"));
+        assert_eq!(tid(""), Err("a thread id is not a number"));
         assert!(tid("-1").is_err());
         assert!(cpu("512").is_err());
         assert!(cpu("99999999999999999999").is_err());

@@ -88,9 +88,17 @@ impl<R: Read> Blocks<R> {
     /// [`Damage::Header`] or [`Damage::Io`].
     pub fn open(mut source: R) -> Result<Self, Damage> {
         let mut head = [0; 12];
-        if fill(&mut source, &mut head)? < head.len() || head[..8] != MAGIC {
+        let found = fill(&mut source, &mut head)?;
+        if head[..8] != MAGIC {
             let what = "it does not begin with CORUNREC";
             return Err(Damage::Header(what.to_string()));
+        }
+        if found < head.len() {
+            let what = format!(
+                "it ends within its header, after {found} of {} bytes",
+                head.len()
+            );
+            return Err(Damage::Header(what));
         }
         let version = number(&head, 8);
         if version == 0 || version > VERSION {

@@ -71,8 +71,18 @@ const MAGIC: [(&[u8], &str, &str); 13] = [
     ),
 ];
 
+/// Is the first line an event? Tasks may be called `[x]` and `<x>`.
+fn is_event(head: &[u8]) -> bool {
+    let line = head.split(|byte| *byte == b'\n').next();
+    let line = line.and_then(|line| str::from_utf8(line).ok());
+    line.is_some_and(|line| super::head(line).is_ok())
+}
+
 /// Recognises a foreign file by its first bytes.
 pub(crate) fn recognise(head: &[u8]) -> Option<Foreign> {
+    if is_event(head) {
+        return None;
+    }
     let foreign = |what, remedy| Some(Foreign { what, remedy });
     for (magic, what, remedy) in MAGIC {
         if head.starts_with(magic) {
@@ -120,6 +130,8 @@ mod tests {
             "# tracer: nop\n",
             "cpus=2\n",
             "  init-1 [000] 1.0: a: b\n",
+            " [init]-1 [000] 1.0: a: b\n",
+            "<init>-1 [000] 1.0: a: b\n",
         ] {
             assert_eq!(recognise(text.as_bytes()), None);
         }

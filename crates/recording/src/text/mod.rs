@@ -74,6 +74,25 @@ pub(crate) fn parse(line: &str) -> Line<'_> {
     }
 }
 
+/// What of a text is behind the lines with which `trace-cmd report` begins (`version = 7`, `cpus=2`); `None` if an
+/// event is next, or nothing is: then it can only be a recording.
+pub(crate) fn behind_headers(text: &str) -> Option<&str> {
+    let is_header = |line: &str| line.starts_with("cpus=") || is_remark(line);
+    let (mut rest, mut headers) = (text, false);
+    while let Some(line) = rest.lines().next() {
+        let line = line.trim_end();
+        if is_header(line) {
+            headers = true;
+        } else if head(line).is_ok() {
+            return None;
+        } else if !line.is_empty() && !line.starts_with('#') {
+            return Some(rest);
+        }
+        rest = rest.split_once('\n').map_or("", |(_, behind)| behind);
+    }
+    (!headers).then_some(rest)
+}
+
 /// `CPU:0 [LOST 12 EVENTS]`, `CPU:0 [12 EVENTS DROPPED]`, perf's `PERF_RECORD_LOST lost 12`.
 fn lost(line: &str) -> Option<Line<'_>> {
     let text = line.trim_start();
@@ -288,6 +307,23 @@ mod tests {
         ] {
             assert_eq!(parse(line), Line::Nothing, "{line:?}");
         }
+    }
+
+    #[test]
+    fn what_only_a_recording_begins_with() {
+        let event = "[kthread]-12 [000] d..2. 42.5: kvm_entry: vcpu 0";
+        for begins in [
+            "",
+            "cpus=2\n",
+            "version = 7\r\n\ncpus=2\n",
+            "# tracer: nop\n",
+        ] {
+            assert_eq!(behind_headers(&format!("{begins}{event}\n")), None);
+        }
+        assert_eq!(behind_headers("cpus=2"), None);
+        assert_eq!(behind_headers("cpus=2\n[host]\nx"), Some("[host]\nx"));
+        assert_eq!(behind_headers("cpus = 2\n"), Some("cpus = 2\n"));
+        assert_eq!(behind_headers("# no more\n"), Some(""));
     }
 
     #[test]

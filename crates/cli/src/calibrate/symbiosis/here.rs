@@ -14,20 +14,22 @@ use corun_policies::aql::Machine;
 /// How long each runs, alone and beside each other one (assumed: some hundred turns of the kernel's ticks).
 const TIME: u64 = 500 * MS;
 
-/// Measures on a core of this machine.
+/// Measures on a core of this machine; `quiet` without saying on which.
 ///
 /// # Errors
 /// [`Invalid`] if the machine has no such cores, counts no cycles, or cannot be told from others; else why
 /// a program could not be run.
-pub fn measure() -> anyhow::Result<(Measured, Machine)> {
+pub fn measure(quiet: bool) -> anyhow::Result<(Measured, Machine)> {
     let core = Core::of_this_host().map_err(Invalid::error)?;
     let machine = calibration::machine()?;
     let layout = Layout::of_this_host()?;
-    output::note(&format!(
-        "corun: programs run on pCPUs {} and {}",
-        core.pcpus()[0].0,
-        core.pcpus()[1].0
-    ));
+    if !quiet {
+        output::note(&format!(
+            "corun: programs run on pCPUs {} and {}",
+            core.pcpus()[0].0,
+            core.pcpus()[1].0
+        ));
+    }
     let programs = Program::all(layout.l2, layout.llc);
     let alone: Vec<Done> = programs
         .iter()

@@ -66,7 +66,7 @@ impl Measured {
 /// a run failed, the programs tell nothing, or the file cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (measured, machine) = match args.here {
-        true => here::measure()?,
+        true => here::measure(args.quiet)?,
         false => {
             let case = machine_case(args, PAPER)?;
             let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -99,6 +99,8 @@ pub struct Compared {
     pub name: String,
     /// Ours.
     pub ours: Number,
+    /// Its formula, for people: the name, if it has one, and what it is.
+    pub text: String,
     /// The paper's.
     pub paper: Number,
     /// What the paper says elsewhere, and where.

@@ -348,9 +348,15 @@ fn value(
         "" => "value".to_string(),
         name => format!("values.{name}"),
     };
+    let written = |node: &Node| match (&node.value, name) {
+        (Value::Text(text), "") => text.clone(),
+        (Value::Text(text), name) => format!("{name} = {text}"),
+        _ => path.clone(),
+    };
     if !matches!(node.value, Value::Table(_)) {
         return Some(Compared {
             name: name.to_string(),
+            text: written(node),
             ours: formulas.ours(&path, node)?,
             paper: formulas.of_the_paper(&path, name, node)?,
             readings: Vec::new(),
@@ -362,6 +368,7 @@ fn value(
     if ours.is_none() {
         inner.missing("ours", "a formula");
     }
+    let text = ours.map(written).unwrap_or_default();
     let ours = ours.and_then(|node| formulas.ours(&path, node));
     let paper = match inner.find("paper") {
         Some(node) => formulas.papers(&path, node),
@@ -375,6 +382,7 @@ fn value(
     inner.finish();
     Some(Compared {
         name: name.to_string(),
+        text,
         ours: ours?,
         paper: paper?,
         readings,

@@ -4,7 +4,7 @@
 //! Numbers, names, measured values in square brackets, `+ - * /`, functions, lists and comparisons; the
 //! language is described in docs/reproduce.md. Whether a formula is a number or a condition is known
 //! when it is read, so that nothing can go wrong after the runs. What was not measured is NaN: it goes
-//! through arithmetic, and no comparison with it is true.
+//! through arithmetic, and a comparison with it is neither true nor false.
 
 mod aql;
 mod each;
@@ -158,6 +158,20 @@ fn greatest<'n>(of: &'n [Number], known: &Known<'_>) -> Option<&'n Number> {
     best.map(|(number, _)| number)
 }
 
+/// The values of some numbers, if all have one.
+fn numbers<const N: usize>(of: [&Number; N], known: &Known<'_>) -> Option<[f64; N]> {
+    let all = of.map(|of| of.value(known));
+    all.iter().all(|value| value.is_finite()).then_some(all)
+}
+
+/// Two truths as one: what one of them `decides` needs no other.
+fn both(a: Option<bool>, b: Option<bool>, decides: bool) -> Option<bool> {
+    match a == Some(decides) || b == Some(decides) {
+        true => Some(decides),
+        false => a.and(b),
+    }
+}
+
 impl Condition {
     /// Reads one; `lists` are what `for … in` may go through.
     ///
@@ -167,25 +181,25 @@ impl Condition {
         parser::condition(text, lists)
     }
 
-    /// Is it true?
-    pub fn holds(&self, known: &Known<'_>) -> bool {
+    /// Is it true? `None` if that hangs on what was not measured, or on a division by zero.
+    pub fn holds(&self, known: &Known<'_>) -> Option<bool> {
         match self {
             Self::Compare(a, comparison, b) => {
-                let (a, b) = (a.value(known), b.value(known));
-                match comparison {
+                let [a, b] = numbers([a, b], known)?;
+                Some(match comparison {
                     Comparison::Less => a < b,
                     Comparison::AtMost => a <= b,
                     Comparison::More => a > b,
                     Comparison::AtLeast => a >= b,
-                }
+                })
             }
             Self::Near(of) => {
-                let [a, b, percent] = [0, 1, 2].map(|at: usize| of[at].value(known));
-                (a - b).abs() <= percent / 100.0 * a.abs().max(b.abs())
+                let [a, b, percent] = numbers(of.each_ref(), known)?;
+                Some((a - b).abs() <= percent / 100.0 * a.abs().max(b.abs()))
             }
-            Self::Not(of) => !of.holds(known),
-            Self::And(a, b) => a.holds(known) && b.holds(known),
-            Self::Or(a, b) => a.holds(known) || b.holds(known),
+            Self::Not(of) => of.holds(known).map(|so| !so),
+            Self::And(a, b) => both(a.holds(known), b.holds(known), false),
+            Self::Or(a, b) => both(a.holds(known), b.holds(known), true),
         }
     }
 

@@ -260,8 +260,8 @@ impl Parser<'_> {
         let mut of = Vec::new();
         let mut first = true;
         while !self.takes(")") {
-            if !std::mem::take(&mut first) {
-                self.expect(",")?;
+            if !std::mem::take(&mut first) && !self.takes(",") {
+                return Err(format!("at {}: expected , or )", self.place()));
             }
             let mut written = vec![kind(self.deeper(Self::either)?, &self.place())?];
             while self.takes("for") {

@@ -43,6 +43,7 @@ fn holds(text: &str) -> bool {
     Condition::parse(text, &lists())
         .unwrap()
         .holds(&known(&Names::new(), &measured))
+        == Some(true)
 }
 
 #[test]
@@ -107,6 +108,28 @@ fn comparisons_may_be_chained() {
 }
 
 #[test]
+fn what_hangs_on_nothing_measured_does_not_hold() {
+    for so in [
+        "not [nothing] < 1",
+        "not near([nothing], 1, 50)",
+        "1 / 0 > 5",
+        "0 - 1 / 0 < 5",
+        "gain(0, 3) > 5",
+        "not sqrt(0 - 1) > 1",
+        "not (1 < 2 and [nothing] < 1)",
+        "not (2 < 1 or [nothing] < 1)",
+        "1 < 2 < [nothing]",
+        "all([nothing] < 1, 1 < 2)",
+    ] {
+        assert!(!holds(so), "{so}");
+        assert!(!holds(&format!("not ({so})")), "{so}");
+    }
+    // Whatever was measured, these are so.
+    assert!(holds("1 < 2 or [nothing] < 1") && holds("[nothing] < 1 or 1 < 2"));
+    assert!(holds("not (2 < 1 and [nothing] < 1)"));
+}
+
+#[test]
 fn an_argument_is_repeated_for_each_item_of_a_list() {
     let measured = |text: &str| text.parse().unwrap_or(f64::NAN);
     let names = Names::new();
@@ -142,6 +165,8 @@ fn mistakes_are_told_with_what_is_expected() {
     );
     assert_eq!(number("1 < 2"), "found a condition, expected a number");
     assert_eq!(number("1 + (2 < 3)"), "before the end: expected a number");
+    let unclosed = number("gain([cfs], [balance]");
+    assert_eq!(unclosed, "at the end: expected , or )");
     assert_eq!(
         number("1.2.3"),
         "found \"1.2.3\", expected a number such as 12 or 0.5"

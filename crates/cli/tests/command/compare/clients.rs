@@ -36,6 +36,22 @@ from = "web:db"
 to = "db:sql"
 "#;
 
+/// Zeros in its row would look like a server that does not answer.
+#[test]
+fn a_client_that_never_comes_is_told_of() {
+    let place = place("clients-late");
+    let late = |start: &str| {
+        let with = format!("think = \"2ms exp\"\nstart = \"{start}\"");
+        place.write("shop.toml", SHOP.replace("think = \"2ms exp\"", &with));
+        let output = place.corun(&["compare", "shop.toml", "-q", "--policies", "cfs"]);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let note = "client \"users web1\" never comes: its start is 350 ms, the run ends at 350 ms, and so 1 more client";
+    let said = late("350ms");
+    assert!(said.contains(note), "{said}");
+    assert!(!late("349ms").contains("never comes"));
+}
+
 #[test]
 fn clients_and_channels() {
     let place = place("clients");

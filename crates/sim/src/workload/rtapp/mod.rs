@@ -60,6 +60,8 @@ pub struct Thread {
     pub program: Program,
     /// The vCPU that it stays on, if it does.
     pub vcpu: Option<u32>,
+    /// What it waits for before all that it does.
+    pub delay: Nanos,
 }
 
 /// Something that keeps a file from being run.
@@ -238,6 +240,7 @@ fn threads(tasks: &[Task], log: &mut Log) -> Vec<Thread> {
                 name: format!("{}-{}", task.name, threads.len()),
                 program: program.clone(),
                 vcpu: task.vcpu,
+                delay: task.delay,
             });
         }
     }

@@ -270,6 +270,9 @@ fn with_all(args: &Args, said: &Said) -> anyhow::Result<()> {
         let found = found.map_err(|why| said.refuse("calibration", why))?;
         found.put_into(&mut settings);
     }
+    if args.calibration.is_none() && OF_TYPES.contains(&policy.name) {
+        output::note(&format!("corun: {}: {UNCALIBRATED}", policy.name));
+    }
     let refused = |why| said.refuse("set", settings_refused(policy, &why));
     for (key, value) in &args.set {
         settings.set(policy, key, value).map_err(refused)?;
@@ -347,6 +350,12 @@ fn restore(args: &Args) -> anyhow::Result<()> {
         }
     }
 }
+
+/// Policies that go by what a vCPU is taken for.
+const OF_TYPES: [&str; 3] = ["aql", "vslicer", "vturbo"];
+/// What who runs one of them on a host should know.
+const UNCALIBRATED: &str = "types are told apart, and slices are chosen, as holds for another machine: `corun calibrate \
+                            --here` finds out what does for this one (--calibration)";
 
 /// Options that only the dispatcher in charge can keep. Whoever believes that he runs a canary, or has a promise,
 /// must not be left to that.

@@ -7,6 +7,9 @@
 //! are placed load-consciously. Of a sibling's interrupts, a host sees those that wake a vCPU, and,
 //! where KVM tells, those to one that is ready and that the sender waits for
 //! (`dispatcher/awaited.h`).
+//!
+//! Of the published code's switches, `sched_urgent_vcpu_first` off is `balance-load`; `sched_vm_preempt_mode`, a mask of
+//! preemptions that are forbidden (between VMs, within one, by wake-ups), has no counterpart here: none is.
 
 use crate::balance_load::light;
 use crate::{NEW_VM_WAIT, Policy, Status};

@@ -15,7 +15,9 @@
 //! set, or come from a calibration file ([`super::calibration`], which says what that code counts, too; by
 //! what events hosts divide cycles, [`crate::pmu`]). Each thread is measured for itself, O(n), and not every pair, O(n²).
 //!
-//! Here shares of cycles are taken, percent, so that a thread alone takes 100 %.
+//! Here shares of cycles are taken, percent, so that a thread alone takes 100 %: what is compared is by how much the two slow
+//! each other down, whatever each does for an instruction. The coefficients of products were found for cycles per
+//! instruction, by which threads with many would count for more; where that matters, measure them here (calibration).
 
 /// How the cycles of a vCPU divide, percent; together 100.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,9 @@
 //! the vCPU has no claim to its pCPU; then the computing goes on. That the credit is kept for the
 //! sleeper is the host scheduler's affair: Xen's Credit does so, CFS up to half a latency.
 //!
+//! Of its two parts this is the one for the short term. That tasks which compute are charged for the time on the clock, stolen
+//! time included (the long term), is not modelled: here I/O-bound threads go before them whenever they are ready.
+//!
 //! The administrator says which programs are I/O-bound (its code has their names); here the threads
 //! that read or write are, and those that take messages from a port (`request`).
 

@@ -55,8 +55,8 @@ pub enum ImportError {
     NoEvents {
         /// The file.
         file: String,
-        /// Number and beginning of the first line not understood.
-        first: Option<(u64, String)>,
+        /// The first line not understood.
+        first: Option<Quote>,
     },
     /// It has events, but none that tells which task ran.
     #[error(
@@ -169,8 +169,8 @@ fn that_were(skipped: &Option<(u64, Quote)>) -> String {
     skipped.as_ref().map_or(String::new(), told)
 }
 
-/// `: line 3 begins "…"`
-fn begins(first: &Option<(u64, String)>) -> String {
-    let quote = |(line, text): &(u64, String)| format!(": line {line} begins {text:?}");
+/// `: line 3 begins "…": why`
+fn begins(first: &Option<Quote>) -> String {
+    let quote = |Quote { line, text, why }: &Quote| format!(": line {line} begins {text:?}: {why}");
     first.as_ref().map_or(String::new(), quote)
 }

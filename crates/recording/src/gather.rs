@@ -189,8 +189,7 @@ impl<'a> Gather<'a> {
             return Err(ImportError::Empty { file });
         }
         if self.events == 0 {
-            let first = self.quotes.first();
-            let first = first.map(|quote| (quote.line, quote.text.clone()));
+            let first = self.quotes.first().cloned();
             return Err(ImportError::NoEvents { file, first });
         }
         if !self.kinds.contains_key("sched_switch") {

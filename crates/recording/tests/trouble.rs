@@ -38,6 +38,10 @@ fn files_that_are_no_recording() {
         text.starts_with("host.txt: ") && text.contains("accepted are"),
         "{text}"
     );
+    let beyond = good().replace("pid=7", "pid=99999999999999999999");
+    let first = beyond.lines().next().unwrap_or_default();
+    let beyond = error(format!("{first}\n").as_bytes()).to_string();
+    assert!(beyond.contains("thread id out of range"), "{beyond}");
     assert!(matches!(
         error(b"# tracer: nop\n#\n"),
         ImportError::NoEvents { first: None, .. }

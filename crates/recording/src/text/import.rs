@@ -74,11 +74,9 @@ impl Importer<'_> {
             Line::Unparsed(why) => self.unparsed(text, why),
         }
         if self.gather.events == 0 && self.gather.unparsed > PATIENCE {
-            let first = self.gather.quotes.first();
-            return Err(ImportError::NoEvents {
-                file: self.gather.file(),
-                first: first.map(|quote| (quote.line, quote.text.clone())),
-            });
+            let first = self.gather.quotes.first().cloned();
+            let file = self.gather.file();
+            return Err(ImportError::NoEvents { file, first });
         }
         Ok(())
     }

@@ -270,9 +270,6 @@ fn with_all(args: &Args, said: &Said) -> anyhow::Result<()> {
         let found = found.map_err(|why| said.refuse("calibration", why))?;
         found.put_into(&mut settings);
     }
-    if args.calibration.is_none() && OF_TYPES.contains(&policy.name) {
-        output::note(&format!("corun: {}: {UNCALIBRATED}", policy.name));
-    }
     let refused = |why| said.refuse("set", settings_refused(policy, &why));
     for (key, value) in &args.set {
         settings.set(policy, key, value).map_err(refused)?;
@@ -289,6 +286,9 @@ fn with_all(args: &Args, said: &Said) -> anyhow::Result<()> {
     }
     if !wrong.is_empty() {
         return Err(said.refuse_all(wrong));
+    }
+    if args.calibration.is_none() && OF_TYPES.contains(&policy.name) {
+        output::note(&format!("corun: {}: {UNCALIBRATED}", policy.name));
     }
     if args.observe {
         return observed(args, policy, settings);

@@ -115,3 +115,24 @@ fn the_service_takes_back_what_is_written_down_elsewhere() {
     // Where nobody can read the options any more, there is what is by default.
     assert!(after.clone().any(|line| line == "host --restore"));
 }
+
+/// Types are told apart by limits that hold for one machine.
+#[test]
+fn who_has_not_calibrated_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("threads.json").display().to_string();
+    for (policy, told) in [("aql", true), ("microsliced", false)] {
+        let line = [
+            "host",
+            "--backend=fair",
+            "--for=1s",
+            "--interval=0s",
+            "--policy",
+            policy,
+            "--state",
+            &state,
+        ];
+        let said = String::from_utf8(corun(&line).stderr).unwrap();
+        assert_eq!(said.contains("corun calibrate --here"), told, "{said}");
+    }
+}

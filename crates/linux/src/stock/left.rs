@@ -70,15 +70,13 @@ impl Left {
                  again at the end: {why}"
             )),
         };
-        back.into_iter().chain(self.unknown()).collect()
-    }
-
-    /// That what a daemon before has changed is not known, if so.
-    pub(crate) fn unknown(&self) -> Option<String> {
-        let kept = self.unreadable.as_ref()?.display();
-        Some(format!(
-            "what a daemon before had changed of threads is not known: its file could not be understood, and is \
-             kept as {kept}"
-        ))
+        let unknown = self.unreadable.as_ref().map(|kept| {
+            format!(
+                "what a daemon before had changed of threads is not known: its file could not be understood, and is \
+                 kept as {}",
+                kept.display()
+            )
+        });
+        back.into_iter().chain(unknown).collect()
     }
 }

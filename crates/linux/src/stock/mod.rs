@@ -185,9 +185,6 @@ pub fn restore(state: &Path) -> Result<Vec<String>, StockError> {
         return Ok(Vec::new());
     }
     let (_, left) = State::open(state, thread::own_slice()).map_err(failed)?;
-    if let Some(unknown) = left.unknown() {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, unknown)));
-    }
     match left.stuck {
         Some(stuck) => Err(not_back(state, NotBack::Thread(stuck))),
         None => Ok(left.notes()),

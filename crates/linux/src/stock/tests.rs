@@ -258,6 +258,37 @@ fn two(fake: &Fake) -> Option<[PcpuSet; 3]> {
     Some([set(&[first]), set(&[second]), set(&[first, second])])
 }
 
+/// A thread in a cpuset of its own, with a state that knows nothing yet.
+struct Bound {
+    fake: Fake,
+    cpuset: Cpuset,
+    state: State,
+    first: PcpuSet,
+    second: PcpuSet,
+    both: PcpuSet,
+    _folder: tempfile::TempDir,
+}
+
+impl Bound {
+    /// In a cpuset of what is picked of [`two`]; `None`: there is one pCPU only, or there are no cpusets.
+    fn to(name: &str, pick: fn([PcpuSet; 3]) -> PcpuSet) -> Option<Self> {
+        let (fake, folder) = (Fake::start("worker"), tempfile::tempdir().unwrap());
+        let [first, second, both] = two(&fake)?;
+        let cpuset = Cpuset::of(name, &pick([first, second, both]))?;
+        cpuset.has(&fake);
+        let (state, _) = State::open(&folder.path().join("s"), None).unwrap();
+        Some(Self {
+            fake,
+            cpuset,
+            state,
+            first,
+            second,
+            both,
+            _folder: folder,
+        })
+    }
+}
+
 fn masks(fake: &Fake, affinity: PcpuSet) -> [(ThreadKey, state::Settings); 1] {
     let slice = None;
     [(key(fake), state::Settings { affinity, slice })]
@@ -301,21 +332,23 @@ fn a_thread_whose_cpuset_lacks_its_pcpu_is_set_free_all_the_same() {
 /// While the daemon works, such a mask is nobody's: the vCPU is placed within what there is.
 #[test]
 fn a_cpuset_that_lacks_a_thread_s_pcpu_for_a_while_ties_it_no_longer_than_that() {
-    let fake = Fake::start("worker");
-    let folder = tempfile::tempdir().unwrap();
-    let Some([first, second, both]) = two(&fake) else {
-        return; // one pCPU only
-    };
-    let Some(cpuset) = Cpuset::of("while", &both) else {
+    let Some(bound) = Bound::to("while", |[.., both]| both) else {
         return;
     };
-    cpuset.has(&fake);
+    let Bound {
+        fake,
+        cpuset,
+        mut state,
+        first,
+        second,
+        both,
+        ..
+    } = bound;
     let online = preflight::online().unwrap();
     let look = |state: &mut State| {
         let now = BTreeMap::from([(key(&fake), found(&fake).0)]);
         state.heed(now, &online, true).remove(&key(&fake))
     };
-    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
     state.set(&masks(&fake, first)).unwrap();
     assert_eq!(look(&mut state), None, "as it was");
     cpuset.is(&second);
@@ -336,20 +369,21 @@ fn a_cpuset_that_lacks_a_thread_s_pcpu_for_a_while_ties_it_no_longer_than_that()
 /// `AllowedCPUs=` of machine.slice: what comes to it later is for its VMs, too.
 #[test]
 fn a_thread_in_a_cpuset_is_given_back_all_of_it_though_it_is_larger_by_then() {
-    let fake = Fake::start("worker");
-    let folder = tempfile::tempdir().unwrap();
-    let Some([first, _, both]) = two(&fake) else {
-        return; // one pCPU only
-    };
-    let Some(cpuset) = Cpuset::of("larger", &first) else {
+    let Some(bound) = Bound::to("larger", |[first, ..]| first) else {
         return;
     };
-    cpuset.has(&fake);
+    let Bound {
+        fake,
+        cpuset,
+        mut state,
+        first,
+        both,
+        ..
+    } = bound;
     let slice = |slice| {
         let affinity = first;
         [(key(&fake), state::Settings { affinity, slice })]
     };
-    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
     state.set(&slice(Some(20 * MS))).unwrap();
     state.restore().unwrap();
     cpuset.is(&both);
@@ -359,18 +393,20 @@ fn a_thread_in_a_cpuset_is_given_back_all_of_it_though_it_is_larger_by_then() {
 /// The same of masks that somebody sets meanwhile, such as by `taskset` to all of the cpuset.
 #[test]
 fn who_is_set_free_meanwhile_stays_free() {
-    let fake = Fake::start("worker");
-    let folder = tempfile::tempdir().unwrap();
-    let Some([first, second, both]) = two(&fake) else {
-        return; // one pCPU only
-    };
-    let Some(cpuset) = Cpuset::of("free", &both) else {
+    let Some(bound) = Bound::to("free", |[.., both]| both) else {
         return;
     };
-    cpuset.has(&fake);
+    let Bound {
+        fake,
+        cpuset,
+        mut state,
+        first,
+        second,
+        both,
+        ..
+    } = bound;
     affinity::set(fake.tid, &first).unwrap();
     let online = preflight::online().unwrap();
-    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
     let slice = None;
     let nowhere = "511".parse().unwrap();
     let wish = [(

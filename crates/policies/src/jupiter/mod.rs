@@ -183,8 +183,9 @@ impl Jupiter {
         let mut placed = Vec::with_capacity(vcpus);
         self.vms.iter_mut().for_each(Vm::leave_homes);
         // A VM that leaves all of its time claims none, and its vCPUs are in nobody's way.
+        let takes_part = |known: &Vm| known.is_on() && known.keeps() > 0;
         for ((at, known), vm) in self.vms.iter().enumerate().zip(&seen.vms) {
-            if known.keeps() == 0 {
+            if !takes_part(known) {
                 continue;
             }
             for (vcpu, (slice, low)) in vm.vcpus.iter().zip(known.slices(&self.params)) {
@@ -195,9 +196,8 @@ impl Jupiter {
                         cpu,
                         allowed: &vcpu.allowed,
                         slice,
-                        low: low && known.is_on(),
+                        low,
                         conflicts: vcpu.turns.preempted + vcpu.turns.late,
-                        movable: known.is_on(),
                     });
                 }
             }

@@ -13,8 +13,8 @@
 //! each part, since no vCPU may go from one to another. One pair for slices is our
 //! reading; the dissertation swaps "some". Siblings are not brought together. A swap holds for a
 //! period: it resolves the conflicts of that one. What a VM leaves to all others, since its bucket is
-//! full ([`elb`](super::elb)), claims no pCPU's time: VMs that leave all they have take no part. vCPUs of VMs that Jupiter is
-//! off for stay where they are, and their slices count as any others. If
+//! full ([`elb`](super::elb)), claims no pCPU's time: VMs that leave all they have take no part, and neither do those that
+//! Jupiter is off for: their slices are predictions that have failed, and hold for nobody. If
 //! vCPUs have moved since, because of tasks that are owed time somewhere else, the next period is
 //! judged by where the vCPUs are then.
 
@@ -37,8 +37,6 @@ pub(super) struct Placed<'a> {
     pub low: bool,
     /// If so: times it was preempted, or started late.
     pub conflicts: u64,
-    /// May it be swapped? One of a VM that Jupiter is off for stays, and takes its slice of its pCPU all the same.
-    pub movable: bool,
 }
 
 /// Do slices conflict that add up to `sum`: is there not as much time in a period?
@@ -111,8 +109,8 @@ impl<'a, 'b> Layout<'a, 'b> {
         &self.by_pcpu[self.range(cpu)]
     }
 
-    /// Of each part those of its pCPUs with vCPUs that may be swapped whose sums of something are the largest and the
-    /// smallest; ties go to the lowest number.
+    /// Of each part those of its pCPUs with vCPUs whose sums of something are the largest and the smallest; ties go to
+    /// the lowest number.
     fn extremes(&self, of: impl Fn(&Placed) -> u64) -> Vec<(Has, Has)> {
         let mut sums = vec![0; self.begins.len() - 1];
         for vcpu in self.vcpus.iter() {
@@ -126,7 +124,7 @@ impl<'a, 'b> Layout<'a, 'b> {
                 })
             };
             let mut used = (part.pcpus.iter().filter_map(|cpu| sum(cpu.index())))
-                .filter(|has| self.on(has.cpu).iter().any(|&at| self.vcpus[at].movable));
+                .filter(|has| !self.range(has.cpu).is_empty());
             let first = used.next()?;
             let (most, least) = used.fold((first, first), |(most, least), has| {
                 (
@@ -147,8 +145,7 @@ impl<'a, 'b> Layout<'a, 'b> {
     }
 
     fn may_swap(&self, one: usize, other: usize) -> bool {
-        (self.vcpus[one].movable && self.vcpus[other].movable)
-            && self.vcpus[one].vm != self.vcpus[other].vm
+        self.vcpus[one].vm != self.vcpus[other].vm
             && self.may_replace(one, other)
             && self.may_replace(other, one)
     }
@@ -264,7 +261,6 @@ mod tests {
             slice,
             low: false,
             conflicts: 0,
-            movable: true,
         }
     }
 
@@ -282,34 +278,6 @@ mod tests {
     fn two_slices_of_50_ms_exceed_a_period_of_80() {
         assert!(exceed(50 * MS + 50 * MS, 80 * MS));
         assert!(!exceed(50 * MS + 30 * MS, 80 * MS));
-    }
-
-    /// A pCPU full of vCPUs that Jupiter is off for is no place with time to spare, and they are not moved.
-    #[test]
-    fn slices_of_those_it_is_off_for_count() {
-        let off = |vcpu| Placed {
-            movable: false,
-            ..vcpu
-        };
-        let mut vcpus = [
-            vcpu(0, 0, 0, 70 * MS),
-            vcpu(1, 1, 0, 50 * MS),
-            off(vcpu(2, 2, 1, 90 * MS)),
-            vcpu(3, 3, 1, 20 * MS),
-            vcpu(4, 2, 2, 40 * MS),
-            vcpu(5, 3, 2, 30 * MS),
-        ];
-        // 120, 110 and 70 ms: without the one that it is off for, pCPU 1 would seem to have 20.
-        let moved = layout(&mut vcpus, &whole()).even_out_slices(10);
-        assert_eq!(moved.len(), 2, "{moved:?}");
-        assert!(moved.iter().all(|at| vcpus[*at].cpu != PcpuId(1)));
-        let mut alone = [
-            off(vcpu(0, 0, 0, 70 * MS)),
-            off(vcpu(1, 1, 0, 60 * MS)),
-            vcpu(2, 2, 1, 20 * MS),
-        ];
-        let moved = layout(&mut alone, &whole()).even_out_slices(10);
-        assert_eq!(moved, [0; 0]);
     }
 
     #[test]

@@ -64,7 +64,6 @@ fn placed(task: u32, cpu: u32, slice: Nanos, allowed: &PcpuSet) -> Placed<'_> {
         slice,
         low: false,
         conflicts: 0,
-        movable: true,
     }
 }
 

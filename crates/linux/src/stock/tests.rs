@@ -223,33 +223,57 @@ fn masks(fake: &Fake, affinity: PcpuSet) -> [(ThreadKey, state::Settings); 1] {
     [(key(fake), state::Settings { affinity, slice })]
 }
 
+/// A daemon at work that has tied a thread to one pCPU.
+struct Tied {
+    fake: Fake,
+    before: PcpuSet,
+    daemon: Daemon,
+    folder: tempfile::TempDir,
+}
+
+impl Tied {
+    fn by(options: StockOptions) -> Self {
+        let (fake, folder) = (Fake::start("worker"), tempfile::tempdir().unwrap());
+        let before = found(&fake).0;
+        let one = PcpuSet::from_iter(before.iter().take(1));
+        let state = folder.path().join("s");
+        let options = StockOptions { state, ..options };
+        let (mut state, _) = State::open(&options.state, None).unwrap();
+        state.set(&masks(&fake, one)).unwrap();
+        let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+        Self {
+            fake,
+            before,
+            daemon,
+            folder,
+        }
+    }
+
+    /// For a moment; returns how that ended. What it had tied is free again then, and nothing is written down.
+    fn serves(self, host: Host) -> Result<Cause, StockError> {
+        let ended = self.daemon.serve(&AtomicBool::new(false), host);
+        assert_eq!(found(&self.fake).0, self.before);
+        assert!(!self.folder.path().join("s").exists());
+        ended
+    }
+}
+
+fn for_a_moment() -> StockOptions {
+    StockOptions {
+        run_for: Some(SEC / 10),
+        ..options("fair")
+    }
+}
+
 /// As systemd starts it anew then; what it has made of the old ones goes first.
 #[test]
 fn pcpus_that_come_or_go_end_a_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
-    let fake = Fake::start("worker");
-    let before = found(&fake).0;
-    let one = PcpuSet::from_iter(before.iter().take(1));
-    let options = StockOptions {
-        state: path.clone(),
-        run_for: Some(SEC / 10),
-        ..options("fair")
-    };
-    let (mut state, _) = State::open(&path, None).unwrap();
-    let (affinity, slice) = (one, None);
-    state
-        .set(&[(key(&fake), state::Settings { affinity, slice })])
-        .unwrap();
-    let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
     let more = host_with(|| Some(PcpuSet::first(500)));
-    let ended = daemon.serve(&AtomicBool::new(false), more);
+    let ended = Tied::by(for_a_moment()).serves(more);
     let Err(StockError::Host(HostError::PcpusChanged(why))) = &ended else {
         panic!("{ended:?}");
     };
     assert!(why.contains("0-499"), "{why}");
-    assert_eq!(found(&fake).0, before);
-    assert!(!path.exists());
 }
 
 fn host_with(online: fn() -> Option<PcpuSet>) -> Host {
@@ -262,61 +286,35 @@ fn host_with(online: fn() -> Option<PcpuSet>) -> Host {
 /// Under it masks bind and slices do nothing, which no policy reckons with.
 #[test]
 fn a_scheduler_that_comes_ends_a_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
-    let fake = Fake::start("worker");
-    let before = found(&fake).0;
-    let one = PcpuSet::from_iter(before.iter().take(1));
-    let options = StockOptions {
-        state: path.clone(),
-        run_for: Some(SEC / 10),
-        ..options("fair")
-    };
-    let (mut state, _) = State::open(&path, None).unwrap();
-    state.set(&masks(&fake, one)).unwrap();
-    let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
-    let host = Host {
+    let host = || Host {
         other: || Some("lavd".to_string()),
         ..host_with(preflight::online)
     };
-    let ended = daemon.serve(&AtomicBool::new(false), host).unwrap_err();
+    let ended = Tied::by(for_a_moment()).serves(host()).unwrap_err();
     let told = "sched_ext scheduler lavd";
     assert!(ended.to_string().contains(told), "{ended}");
-    let refused = host.is_for_us().unwrap_err().to_string();
+    let refused = host().is_for_us().unwrap_err().to_string();
     assert!(refused.contains(told), "{refused}");
-    assert_eq!(found(&fake).0, before);
-    assert!(!path.exists());
 }
 
 /// Statistics that nobody reads keep neither vCPUs waiting nor the daemon from ending.
 #[test]
 fn a_reader_that_stalls_does_not_keep_it_from_ending() {
     for json in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let fake = Fake::start("worker");
-        let before = found(&fake).0;
-        let one = PcpuSet::from_iter(before.iter().take(1));
         let (_reader, writer) = crate::output::tests::full_pipe();
-        let options = StockOptions {
-            state: path.clone(),
-            interval: Some(1),
-            run_for: Some(SEC / 2),
-            json,
-            out: Box::new(writer),
-            ..options("fair")
-        };
-        let (mut state, _) = State::open(&path, None).unwrap();
-        state.set(&masks(&fake, one)).unwrap();
-        let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
         let (send, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let host = host_with(preflight::online);
-            send.send(daemon.serve(&AtomicBool::new(false), host))
+            let options = StockOptions {
+                interval: Some(1),
+                run_for: Some(SEC / 2),
+                json,
+                out: Box::new(writer),
+                ..options("fair")
+            };
+            send.send(Tied::by(options).serves(host_with(preflight::online)))
         });
         let ended = ended.recv_timeout(Duration::from_secs(20));
         assert!(matches!(ended, Ok(Ok(Cause::TimeOver))), "{ended:?}");
-        assert_eq!(found(&fake).0, before);
     }
 }
 

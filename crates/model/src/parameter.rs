@@ -41,6 +41,16 @@ impl Parameter {
             tried,
         }
     }
+
+    /// A row for a constant of the code, by the path of it.
+    pub const fn fixed(
+        path: &'static str,
+        meaning: &'static str,
+        value: Value,
+        source: &'static str,
+    ) -> Self {
+        Self::new(path, meaning, value, source, "fixed")
+    }
 }
 
 /// A parameter's value with its unit.

@@ -43,7 +43,7 @@ pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
 pub use jupiter::{Jupiter, JupiterParams};
 pub use microsliced::Microsliced;
-pub use registry::{PolicyInfo, Reach, all, find, known, names, parameters};
+pub use registry::{PolicyInfo, Reach, all, constants, find, known, names, parameters};
 pub use settings::{AGNOSTIC, Field, OWN, SettingError, Settings};
 pub use vslicer::{VSlicer, VSlicerSlices};
 pub use vsmtio::{VsmtIo, VsmtIoParams};

@@ -234,6 +234,19 @@ pub fn parameters() -> Vec<Parameter> {
     known().flat_map(|policy| (policy.parameters)()).collect()
 }
 
+/// What cannot be set of them: assumptions that are the same for all who use them, and those of each policy.
+pub fn constants() -> Vec<Parameter> {
+    [
+        crate::weighing::constants(),
+        crate::wanting::constants(),
+        crate::vmigrater::constants(),
+        crate::aql::vtrs::constants(),
+        crate::vsmtio::constants(),
+        crate::jupiter::constants(),
+    ]
+    .concat()
+}
+
 /// Their names, for messages: `fair, affinity, balance`.
 pub fn names() -> String {
     ALL.map(|policy| policy.name).join(", ")

@@ -7,7 +7,7 @@
 //! What counts is the mean over four periods or so, which fades: one that begins to compute counts from the next decision
 //! on, one that wakes up for a moment now and then does not, and one that computes now and then does not come and go.
 
-use corun_model::Nanos;
+use corun_model::{Nanos, Parameter, Value};
 
 /// All of a period.
 pub(crate) const FULL: u32 = 10_000;
@@ -15,6 +15,28 @@ pub(crate) const FULL: u32 = 10_000;
 const BEGINS: u32 = FULL / 20;
 /// Below this it does not any more.
 const ENDS: u32 = FULL / 50;
+
+/// When a vCPU counts, for all policies that divide a host among vCPUs.
+pub(crate) fn constants() -> Vec<Parameter> {
+    let part = |path, meaning, value: u32, source| {
+        let percent = f64::from(value) * 100.0 / f64::from(FULL);
+        Parameter::fixed(path, meaning, Value::Number(percent, "%"), source)
+    };
+    vec![
+        part(
+            "corun_policies::wanting::BEGINS",
+            "a vCPU wants to run if it does so for this part of the last four periods or so",
+            BEGINS,
+            "assumed: one that begins to compute counts from the next decision on, one that wakes up for a moment does not",
+        ),
+        part(
+            "corun_policies::wanting::ENDS",
+            "and no more below this",
+            ENDS,
+            "assumed: well below the former, so that none comes and goes",
+        ),
+    ]
+}
 
 /// Whether a vCPU wants to run. One of which nothing has been seen does.
 #[derive(Clone, Copy, Debug)]

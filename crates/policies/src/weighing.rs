@@ -10,7 +10,7 @@
 //! are no VMs, of which policies see nothing, and that a VM may be unable to use its part.
 
 use corun_model::time::SEC;
-use corun_model::{Nanos, Quota, Snapshot, VmId, VmSeen};
+use corun_model::{Nanos, Parameter, Quota, Snapshot, Value, VmId, VmSeen};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each unit of a cgroup's weight is this many parts.
@@ -25,6 +25,24 @@ const PAUSE: Nanos = SEC;
 /// A VM whose vCPUs each want to run for less than one in this many parts of a period does not (chosen: a guest's kernel
 /// does something now and then, even if nobody uses it).
 const LITTLE: u64 = 32;
+
+/// Who counts when a host is divided, for all policies that divide it.
+pub(crate) fn constants() -> Vec<Parameter> {
+    vec![
+        Parameter::fixed(
+            "corun_policies::weighing::PAUSE",
+            "a VM has its part of a host until it wanted to run for the last time so long ago",
+            Value::Time(PAUSE),
+            "assumed: policies move vCPUs by weights, and should not each time that a VM pauses",
+        ),
+        Parameter::fixed(
+            "corun_policies::weighing::LITTLE",
+            "a VM whose vCPUs each want to run for less than one part in so many of a period does not",
+            Value::Number(LITTLE as f64, "as divisor"),
+            "assumed: a guest's kernel does something now and then, even if nobody uses it",
+        ),
+    ]
+}
 
 /// A cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub fn parameters() -> Vec<Parameter> {
         crate::device::net::parameters(),
         DispatcherParams::parameters(),
         corun_policies::parameters(),
-        corun_policies::jupiter::constants(),
+        corun_policies::constants(),
         crate::sched::cfs::parameters(),
         crate::sched::eevdf::parameters(),
         crate::sched::fair::parameters(),

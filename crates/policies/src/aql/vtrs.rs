@@ -12,7 +12,7 @@
 //! Cursors are integers, hundredths of a percent.
 
 use super::kind::{Kind, Type};
-use corun_model::{LlcSeen, Nanos, Signals};
+use corun_model::{LlcSeen, Nanos, Parameter, Signals, Value};
 
 /// The monitoring period (§3.3.1), ns.
 pub const PERIOD: Nanos = 30 * corun_model::time::MS;
@@ -25,6 +25,37 @@ pub const FULL: u32 = 10_000;
 const FEW_REFERENCES: u64 = 10_000;
 /// How often another type must win in a row before it holds. Our reading: each change moves vCPUs.
 const WINS: u32 = 2;
+
+/// The numbers of recognition that cannot be set.
+pub fn constants() -> Vec<Parameter> {
+    let number = |value: u64, unit| Value::Number(value as f64, unit);
+    vec![
+        Parameter::fixed(
+            "corun_policies::aql::vtrs::PERIOD",
+            "how often vTRS looks at vCPUs",
+            Value::Time(PERIOD),
+            "AQL_Sched, §3.3.1",
+        ),
+        Parameter::fixed(
+            "corun_policies::aql::vtrs::WINDOW",
+            "a type is the one whose cursors' mean over so many periods is highest",
+            number(WINDOW as u64, "periods"),
+            "AQL_Sched, §3.3.1: \"setting n to 4 is acceptable\"",
+        ),
+        Parameter::fixed(
+            "corun_policies::aql::vtrs::FEW_REFERENCES",
+            "a vCPU that refers to the last-level cache less often in a period is wholly LoLCF",
+            number(FEW_REFERENCES, "references"),
+            "assumed: which part of so few misses is chance, and so many lines are 640 kB",
+        ),
+        Parameter::fixed(
+            "corun_policies::aql::vtrs::WINS",
+            "how often another type must win in a row before it holds",
+            number(u64::from(WINS), "periods"),
+            "assumed: each change moves vCPUs; the paper has none",
+        ),
+    ]
+}
 
 /// What divides the types; the paper gives no values. See [`super::calibration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

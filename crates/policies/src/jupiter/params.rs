@@ -97,13 +97,7 @@ impl JupiterParams {
 /// Its numbers that cannot be set.
 pub fn constants() -> Vec<Parameter> {
     let of = |key, meaning, value: u64, unit, source| {
-        Parameter::new(
-            key,
-            meaning,
-            Value::Number(value as f64, unit),
-            source,
-            "fixed",
-        )
+        Parameter::fixed(key, meaning, Value::Number(value as f64, unit), source)
     };
     vec![
         of(

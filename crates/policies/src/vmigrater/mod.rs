@@ -24,7 +24,7 @@ mod tests;
 
 pub use migrater::{Move, Why};
 pub use monitor::{Activity, Beat};
-pub use params::{MOST_SLICES, MigraterParams, parameters};
+pub use params::{MOST_SLICES, MigraterParams, constants, parameters};
 
 use corun_model::Nanos;
 use detector::Detector;

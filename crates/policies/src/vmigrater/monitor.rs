@@ -78,9 +78,9 @@ pub struct Monitor {
 
 /// An absence of less than this part of the last one is an interruption. Assumed: others' slices do not
 /// vary by as much, what a host's own threads need is far shorter.
-const BRIEF: u64 = 4;
+pub(super) const BRIEF: u64 = 4;
 /// So many interruptions in a row are a new custom of the host's instead.
-const MOST_BRIEF: u32 = 3;
+pub(super) const MOST_BRIEF: u32 = 3;
 
 impl Monitor {
     /// A beat at `now`, with the vCPU's steal time so far where the host tells it, both ns.

@@ -4,6 +4,7 @@
 //! The papers state the heartbeat, the PUSH threshold and the detector's window; what they leave
 //! open is said to be assumed, and why so much.
 
+use super::{monitor, slices};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Parameter, Value};
 
@@ -79,6 +80,37 @@ impl MigraterParams {
             ..self
         }
     }
+}
+
+/// Its numbers that cannot be set.
+pub fn constants() -> Vec<Parameter> {
+    let of = |path, meaning, value: u64, unit, source| {
+        Parameter::fixed(path, meaning, Value::Number(value as f64, unit), source)
+    };
+    vec![
+        of(
+            "corun_policies::vmigrater::monitor::BRIEF",
+            "an absence of less than one part in so many of the last one is an interruption and ends no slice",
+            monitor::BRIEF,
+            "as divisor",
+            "assumed: others' slices do not vary by as much, what a host's own threads need is far shorter",
+        ),
+        of(
+            "corun_policies::vmigrater::monitor::MOST_BRIEF",
+            "after so many interruptions in a row such absences end slices",
+            u64::from(monitor::MOST_BRIEF),
+            "absences",
+            "assumed: by then they are a new custom of the host's",
+        ),
+        of(
+            "corun_policies::vmigrater::slices::FADING",
+            "where the rule is chosen that would have lost least lately, a loss fades by one part in so many with each \
+             slice",
+            slices::FADING,
+            "as divisor",
+            "assumed: some ten slices decide, so that a host whose slices change is followed within a fraction of a second",
+        ),
+    ]
 }
 
 /// The table of them, with defaults.

@@ -32,7 +32,7 @@ const RULES: [Rule; 4] = [
 ];
 /// A loss counts for an eighth less with every slice after it: some ten slices decide, so that a host
 /// whose slices change is followed within a fraction of a second (assumed).
-const FADING: u64 = 8;
+pub(super) const FADING: u64 = 8;
 
 impl Rule {
     /// `slices` are complete ones, the latest first.

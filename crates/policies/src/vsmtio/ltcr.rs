@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 /// A speed-up of 1.
 pub const ONE: u64 = 1_000;
 /// After so many pairs of tests that failed, pauses begin (our reading).
-const FAILS: u32 = 3;
+pub(super) const FAILS: u32 = 3;
 /// The longest pause, periods: 1.6 s of 100 ms (our reading).
-const LONGEST_PAUSE: u32 = 16;
+pub(super) const LONGEST_PAUSE: u32 = 16;
 
 /// Between what a timeout moves, and what is a gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub mod rass;
 pub mod symbiosis;
 pub mod turns;
 
-pub use params::VsmtIoParams;
+pub use params::{VsmtIoParams, constants};
 
 use crate::wanting::{self, Wanting};
 use crate::{Policy, place_all, pmu};

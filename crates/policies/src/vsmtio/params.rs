@@ -4,6 +4,7 @@
 use super::calibration::Calibration;
 use super::ltcr::Bounds;
 use super::symbiosis::Coefficients;
+use super::{ltcr, rass, turns};
 use crate::pmu::Events;
 use corun_model::time::{MS, US};
 use corun_model::{Nanos, Parameter, Value};
@@ -104,6 +105,50 @@ impl VsmtIoParams {
         all.extend(of_symbiosis(&default.coefficients));
         all
     }
+}
+
+/// Its numbers that cannot be set.
+pub fn constants() -> Vec<Parameter> {
+    let of = |path, meaning, value: u64, unit, source| {
+        Parameter::fixed(path, meaning, Value::Number(value as f64, unit), source)
+    };
+    vec![
+        of(
+            "corun_policies::vsmtio::ltcr::FAILS",
+            "after so many pairs of tests in a row that neither direction passed, a core's timeout is tested less often",
+            u64::from(ltcr::FAILS),
+            "pairs",
+            "assumed; Algorithm 1 tests for ever, and each test costs those that share the core a period at a worse timeout",
+        ),
+        of(
+            "corun_policies::vsmtio::ltcr::LONGEST_PAUSE",
+            "the longest pause between such tests",
+            u64::from(ltcr::LONGEST_PAUSE),
+            "periods",
+            "assumed: what runs on a core is noticed within seconds",
+        ),
+        of(
+            "corun_policies::vsmtio::rass::RETAINS",
+            "a vCPU whose guest was in retention for more than one part in so many of its run time retains by itself",
+            rass::RETAINS,
+            "as divisor",
+            "assumed: a guest that idles now and then, in states of its own, is no such guest",
+        ),
+        of(
+            "corun_policies::vsmtio::rass::STILL_RETAINS",
+            "and goes on to count as one for more than one part in so many",
+            rass::STILL_RETAINS,
+            "as divisor",
+            "assumed: turns as long as the timeout leave less of them to see",
+        ),
+        of(
+            "corun_policies::vsmtio::turns::FADES",
+            "what vCPUs have had, by which they take turns, is a moving sum over so many periods",
+            turns::FADES,
+            "periods",
+            "assumed: enough to even out turns, few enough that what was seconds ago decides nothing",
+        ),
+    ]
 }
 
 fn parts(default: &VsmtIoParams) -> Vec<Parameter> {

@@ -43,14 +43,19 @@ pub fn hidden(wait: Nanos, wakeups: u64, timeout: Nanos) -> Nanos {
     wait.min(wakeups.saturating_mul(timeout))
 }
 
+/// More than one part in so many of a vCPU's run time in retention says that its guest retains.
+pub(super) const RETAINS: u64 = 2;
+/// And from then on more than one part in so many.
+pub(super) const STILL_RETAINS: u64 = 10;
+
 /// Does a vCPU that was `dormant` for this part of its `run` time, ns, retain its context by
 /// itself? More than half says so. From then on, when its turns are as long as the timeout and
 /// events come during the turns of others, more than a tenth does (our reading: the paper's guests
 /// end retentions themselves).
 pub fn retains(until_now: bool, dormant: Nanos, run: Nanos) -> bool {
     match until_now {
-        true => run == 0 || dormant > run / 10,
-        false => dormant > run / 2,
+        true => run == 0 || dormant > run / STILL_RETAINS,
+        false => dormant > run / RETAINS,
     }
 }
 

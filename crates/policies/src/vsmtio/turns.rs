@@ -16,6 +16,10 @@
 
 use corun_model::{Nanos, TaskId};
 
+/// What is long past fades: the last so many periods or so count (assumed: enough to even out turns, and few enough
+/// that what a vCPU did seconds ago decides nothing).
+pub(super) const FADES: u64 = 8;
+
 /// A vCPU that computes, as it is compared with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Computing {
@@ -40,9 +44,6 @@ pub struct Service(u64);
 impl Service {
     /// Parts of a ns per unit of weight.
     const PARTS: u32 = 20;
-    /// What is long past fades: the last so many periods or so count (assumed: enough to even out turns, and few enough
-    /// that what a vCPU did seconds ago decides nothing).
-    const FADES: u64 = 8;
 
     /// So much time for this weight.
     pub fn of(time: Nanos, weight: u64) -> Self {
@@ -52,7 +53,7 @@ impl Service {
 
     /// After another period with this.
     pub fn and(self, latest: Self) -> Self {
-        Self((self.0 - self.0 / Self::FADES).saturating_add(latest.0))
+        Self((self.0 - self.0 / FADES).saturating_add(latest.0))
     }
 
     /// Without what `time` is for this weight.

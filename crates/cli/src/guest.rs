@@ -215,7 +215,7 @@ fn work(args: &RunArgs) -> anyhow::Result<()> {
 
 fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let files = &args.files;
-    if !corun_guest::is_running(&files.state) {
+    if !corun_guest::is_running(&files.state)? {
         let left = match files.state.exists() {
             true => {
                 "; one that was killed has left threads pinned: give them back with `corun guest restore`"

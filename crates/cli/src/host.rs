@@ -408,7 +408,8 @@ fn observed(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> any
         interval: observing_every(args.interval),
         run_for: args.run_for,
         json: args.json,
-        out: Box::new(std::io::stdout()),
+        out: Box::new(output::stdout()?),
+        notes: |note| output::note(&format!("corun: {note}")),
     })?;
     output::note("corun: nothing was changed");
     Ok(())

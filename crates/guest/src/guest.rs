@@ -179,8 +179,14 @@ pub(crate) fn none_is_stuck(path: &Path, state: &State) -> Result<(), GuestError
 }
 
 /// Is a daemon at work with this state file?
-pub fn is_running(path: &Path) -> bool {
-    state::is_in_use(path)
+///
+/// # Errors
+/// [`GuestError::State`] if who asks may not know.
+pub fn is_running(path: &Path) -> Result<bool, GuestError> {
+    state::is_in_use(path).map_err(|cause| GuestError::State {
+        path: path.to_path_buf(),
+        cause,
+    })
 }
 
 fn open(path: &Path) -> Result<(State, usize), GuestError> {

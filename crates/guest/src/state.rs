@@ -71,7 +71,10 @@ pub(crate) struct State {
 }
 
 /// Is a daemon at work with this state file?
-pub(crate) fn is_in_use(path: &Path) -> bool {
+///
+/// # Errors
+/// If who asks may not know.
+pub(crate) fn is_in_use(path: &Path) -> io::Result<bool> {
     Lock::is_taken(path)
 }
 

@@ -7,6 +7,7 @@
 //! say.
 
 use crate::host::HostError;
+use crate::output::Output;
 use crate::outside::{Numbers, task_seen};
 use crate::vcpu_own::Threads;
 use crate::watch::{Row, Sample, Sampler, rows};
@@ -19,7 +20,7 @@ use corun_system::affinity;
 use corun_system::{clock, signals};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +38,9 @@ pub struct ObserveOptions {
     /// Lines of JSON instead of text.
     pub json: bool,
     /// Where to.
-    pub out: Box<dyn Write>,
+    pub out: Box<dyn Write + Send>,
+    /// Where it is said what nobody read in time.
+    pub notes: fn(&str),
 }
 
 /// An interval, and what the policy would have hold after it.
@@ -56,7 +59,7 @@ struct Line<'a> {
 ///
 /// # Errors
 /// [`HostError`]; nothing was changed, whatever it is.
-pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
+pub fn run(options: ObserveOptions) -> Result<(), HostError> {
     let asked = signals::watch().map_err(HostError::Signals)?;
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut observer = Observer {
@@ -68,6 +71,7 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
         weighing: Weighing::default(),
         unknown_cookies: 0,
     };
+    let mut output = Output::new(options.out, options.notes);
     let sampler = Sampler::new(None);
     let began = observer.began;
     let end = options.run_for.map(|time| began.saturating_add(time));
@@ -80,15 +84,14 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
         observer.decide(&then, &now);
         if now.at >= due {
             due = now.at.saturating_add(options.interval);
-            observer
-                .tell(&shown, &now, &mut options)
-                .map_err(HostError::Output)?;
+            let told = observer.tell(&shown, &now, options.policy, options.json);
+            output.put(told?).map_err(HostError::Output)?;
             shown = now.clone();
         }
         observer.numbers.looked();
         then = now;
     }
-    Ok(())
+    output.finish().map_err(HostError::Output)
 }
 
 struct Observer {
@@ -162,12 +165,14 @@ impl Observer {
         self.policy.decide(&seen, &mut self.plan);
     }
 
+    /// What the policy would have hold now, beside what VMs had since `then`.
     fn tell(
         &mut self,
         then: &Sample,
         now: &Sample,
-        options: &mut ObserveOptions,
-    ) -> io::Result<()> {
+        policy: &PolicyInfo,
+        json: bool,
+    ) -> Result<Vec<u8>, HostError> {
         let mut notes = self.policy.status().notes;
         notes.extend(inventory::left_out(now.vms.iter().map(|vm| &vm.machine)));
         if self.plan.pcpus.iter().any(|pcpu| pcpu.cookies) {
@@ -175,21 +180,17 @@ impl Observer {
         }
         let line = Line {
             time_s: seconds(now.at.saturating_sub(self.began)),
-            policy: options.policy.name,
+            policy: policy.name,
             vms: rows(then, now, false),
             names: self.names(now),
             plan: &self.plan,
             notes: &notes,
         };
-        let out = &mut options.out;
-        match options.json {
-            true => {
-                serde_json::to_writer(&mut *out, &line)?;
-                writeln!(out)?;
-            }
-            false => write!(out, "{}", in_words(&line))?,
-        }
-        out.flush()
+        let text = match json {
+            true => serde_json::to_string(&line).map_err(|e| HostError::Output(e.into()))? + "\n",
+            false => in_words(&line),
+        };
+        Ok(text.into_bytes())
     }
 
     fn names(&mut self, now: &Sample) -> BTreeMap<String, String> {
@@ -254,6 +255,7 @@ fn in_words(line: &Line<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn an_interval_without_end_is_none() {
@@ -264,8 +266,27 @@ mod tests {
             run_for: Some(0),
             json: false,
             out: Box::new(io::sink()),
+            notes: |_| {},
         };
         run(options).unwrap();
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_does_not_keep_it_from_its_end() {
+        let (_reader, writer) = crate::output::tests::full_pipe();
+        let options = ObserveOptions {
+            policy: corun_policies::find("balance").unwrap(),
+            settings: Settings::default(),
+            interval: MS,
+            run_for: Some(300 * MS),
+            json: false,
+            out: Box::new(writer),
+            notes: |_| {},
+        };
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || ended.send(run(options).is_ok()));
+        let ended = end.recv_timeout(Duration::from_secs(60));
+        assert_eq!(ended, Ok(true));
     }
 
     #[test]

@@ -285,9 +285,9 @@ fn a_thread_whose_name_is_no_text_is_given_back() {
 fn one_daemon_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.json");
-    assert!(!is_in_use(&path));
+    assert!(!is_in_use(&path).unwrap());
     let (_state, _) = State::open(&path, &Proc::default()).unwrap();
-    assert!(is_in_use(&path));
+    assert!(is_in_use(&path).unwrap());
     let error = State::open(&path, &Proc::default()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
 }

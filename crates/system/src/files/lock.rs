@@ -46,15 +46,19 @@ impl Lock {
     }
 
     /// Does somebody have it?
-    pub fn is_taken(file: &Path) -> bool {
+    ///
+    /// # Errors
+    /// If who asks may not know.
+    pub fn is_taken(file: &Path) -> io::Result<bool> {
         let beside = beside(file);
         match File::open(&beside) {
-            Ok(lock) => !flock(&lock, libc::LOCK_SH).unwrap_or(true),
+            Ok(lock) => Ok(!flock(&lock, libc::LOCK_SH)?),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let held = fs::read_to_string("/proc/locks").unwrap_or_default();
-                fs::metadata(&beside).is_ok_and(|about| is_among(&held, about.dev(), about.ino()))
+                let about = fs::metadata(&beside)?;
+                let held = fs::read_to_string("/proc/locks")?;
+                Ok(is_among(&held, about.dev(), about.ino()))
             }
-            Err(_) => false,
+            Err(_) => Ok(false),
         }
     }
 }
@@ -146,12 +150,12 @@ mod tests {
     fn one_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/state.json");
-        assert!(!Lock::is_taken(&file));
+        assert!(!Lock::is_taken(&file).unwrap());
         let lock = Lock::take(&file).unwrap().unwrap();
-        assert!(Lock::is_taken(&file));
+        assert!(Lock::is_taken(&file).unwrap());
         assert!(Lock::take(&file).unwrap().is_none());
         drop(lock);
-        assert!(!Lock::is_taken(&file));
+        assert!(!Lock::is_taken(&file).unwrap());
         assert!(Lock::take(&file).unwrap().is_some());
     }
 
@@ -173,6 +177,24 @@ mod tests {
         assert!(is_among(&line("FLOCK"), about.dev(), about.ino()));
         assert!(!is_among(&line("POSIX"), about.dev(), about.ino()));
         assert!(!is_among(&line("FLOCK"), about.dev(), about.ino() + 1));
+    }
+
+    /// "Nobody has it" would be wrong.
+    #[test]
+    fn who_may_not_look_is_told_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.json");
+        let _held = Lock::take(&file).unwrap().unwrap();
+        let closed = |mode| fs::set_permissions(folder.path(), Permissions::from_mode(mode));
+        closed(0o000).unwrap();
+        let asks = || {
+            // SAFETY: takes a number; of this thread only, which ends then. Nobody's rights are none of root's.
+            unsafe { libc::setfsuid(65_534) };
+            Lock::is_taken(&file).map_err(|refused| refused.kind())
+        };
+        let told = thread::scope(|threads| threads.spawn(asks).join().unwrap());
+        closed(0o700).unwrap();
+        assert_eq!(told, Err(io::ErrorKind::PermissionDenied));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use corun_report::advice::{self, Advice, LeftOut, Spun, Tried};
 use corun_report::{ReplayCheck, html};
 use corun_scenario::Case;
 use corun_sim::replay::{Beyond, Options, SuggestedHost, suggested_host};
-use overcommit::Growth;
+use overcommit::{Copied, Growth};
 use replays::{Job, variants};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -57,6 +57,11 @@ pub struct Args {
     /// The most VMs to add, 0 to 64
     #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = numbers::within::<u32>(0..=MOST_VMS))]
     most: u32,
+
+    /// VMs to add copies of, in turn and as often as they are named, such as web,web,db [default: all recorded ones, in
+    /// their order]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = runs::name)]
+    add: Vec<String>,
 
     /// How many different times of beginning to try for the VMs, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = numbers::within::<u32>(1..=1000))]
@@ -95,6 +100,8 @@ Examples:
       which policy would help this host, and how many more VMs would it bear?
   corun advise host.ftrace.gz --policies balance,jupiter --target 5
       only these two; no VM may wait more than 5 % of its time
+  corun advise host.ftrace.gz --add web --most 16
+      how many more VMs that do as the one called web would fit?
   corun advise host.ftrace.gz --report advice.html
       the answer with charts and everything it rests on, as a page
   corun advise host.ftrace.gz --most 0 --json
@@ -132,6 +139,11 @@ struct Recorded<'a> {
 /// # Errors
 /// [`Invalid`] if the recording or an option is not valid; anything else if a replay fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.most == 0 && !args.add.is_empty() {
+        return Err(Invalid::error(
+            "--add: with --most 0 no VM is added".to_string(),
+        ));
+    }
     let outputs = Outputs::of([("--report", args.report.as_ref())])?;
     let input = input::open(&args.input)?;
     outputs.spare(input::place(&args.input))?;
@@ -158,6 +170,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "{name}: no vCPUs in this recording: expected threads named \"CPU 0/KVM\" or KVM's events"
         )));
     }
+    let copied =
+        Copied::of(recording, &args.add).map_err(|why| Invalid::error(format!("{name}: {why}")))?;
     outputs.try_out()?;
     let recorded = recorded(args, recording)?;
     let (names, left_out) = names(args, &recorded)?;
@@ -186,7 +200,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let ranked = advice::advice(tried.clone());
     let rival = ranked.rival().map(|policy| policy.policy.as_str());
     tried.spinning = spinning(&recorded, rival)?;
-    tried.overcommit = overcommit(args, &recorded, ranked.recommended.as_deref())?;
+    tried.overcommit = overcommit(args, &recorded, &copied, ranked.recommended.as_deref())?;
     recorded.pending.over();
     let replays = tried.policies.clone();
     let mut advice = advice::advice(tried);
@@ -369,6 +383,7 @@ fn spinning(recorded: &Recorded<'_>, rival: Option<&str>) -> anyhow::Result<Opti
 fn overcommit(
     args: &Args,
     recorded: &Recorded<'_>,
+    copied: &Copied,
     best: Option<&str>,
 ) -> anyhow::Result<Vec<advice::Overcommit>> {
     if args.most == 0 {
@@ -378,6 +393,7 @@ fn overcommit(
     let grown = policies.map(|policy| {
         let growth = Growth {
             policy: policy.to_string(),
+            copied,
             target: args.target / 100.0,
             most: args.most,
             starts: args.starts,

@@ -12,12 +12,15 @@ use corun_model::VmId;
 use corun_recording::Recording;
 use corun_report::Run;
 use corun_report::advice::{Overcommit, Range, Step};
+use corun_scenario::or_nearest;
 use corun_sim::replay::Options;
 use std::collections::BTreeSet;
 
 /// Adding VMs under one policy.
-pub struct Growth {
+pub struct Growth<'a> {
     pub policy: String,
+    /// Which VMs are copied.
+    pub copied: &'a Copied,
     /// The most that any VM's ready share may be.
     pub target: f64,
     /// The most VMs to add.
@@ -26,7 +29,7 @@ pub struct Growth {
     pub starts: u32,
 }
 
-impl Growth {
+impl Growth<'_> {
     /// Adds VMs until one waits too long or there are enough.
     ///
     /// # Errors
@@ -46,6 +49,7 @@ impl Growth {
         Ok(Overcommit {
             more_may_fit: holds_with == Some(self.most),
             policy: self.policy,
+            copied: self.copied.chosen.clone(),
             target: self.target,
             holds_with,
             steps,
@@ -56,9 +60,9 @@ impl Growth {
     fn step(&self, recorded: &Recorded<'_>, more: u32) -> anyhow::Result<Step> {
         let variants: Vec<Variant> = (0..u64::from(self.starts))
             .map(|seed| Variant {
-                recording: grown(recorded.recording, more, seed),
+                recording: self.copied.grown(recorded.recording, more, seed),
                 options: Options {
-                    meeting: with_copies(
+                    meeting: self.copied.with_copies(
                         &recorded.options.meeting,
                         recorded.recording.vms.len(),
                         more,
@@ -82,7 +86,7 @@ impl Growth {
         Ok(Step {
             added: more
                 .checked_sub(1)
-                .map(|n| original(recorded.recording, n).1),
+                .and_then(|n| name(recorded.recording, self.copied.nth(n)?)),
             vcpus_per_pcpu: host.map_or(0.0, |host| f64::from(host.vcpus)) / f64::from(pcpus),
             worst_vm,
             worst_ready_share,
@@ -90,37 +94,71 @@ impl Growth {
     }
 }
 
-/// The recorded VM that is copied as number `n`, and its name.
-fn original(recording: &Recording, n: u32) -> (VmId, String) {
-    let at = n as usize % recording.vms.len().max(1);
-    let name = recording
-        .vms
-        .get(at)
-        .map_or_else(String::new, |vm| vm.name.clone());
-    (VmId::from(at), name)
+/// Which VMs are copied, in turn.
+pub struct Copied {
+    /// One after the other, then the first again.
+    vms: Vec<VmId>,
+    /// Their names, if somebody has chosen them.
+    chosen: Vec<String>,
 }
 
-/// The recorded host with `more` VMs, copies of the recorded ones in turn.
-fn grown(recording: &Recording, more: u32, seed: u64) -> Recording {
-    let mut grown = beginning(recording, seed);
-    for n in 0..more {
-        let (vm, name) = original(recording, n);
-        let name = format!(
-            "{name} (copy {})",
-            1 + n as usize / recording.vms.len().max(1)
-        );
-        // Never in step with its original.
-        let by = later(recording, seed + 1, recording.vms.len() + n as usize);
-        grown = grown.with_copy(vm, &name, by);
+impl Copied {
+    /// Those of these names, or all if there are none.
+    ///
+    /// # Errors
+    /// If a recording has no VM of a name.
+    pub fn of(recording: &Recording, names: &[String]) -> Result<Self, String> {
+        let known: Vec<&str> = recording.vms.iter().map(|vm| vm.name.as_str()).collect();
+        let number = |name: &String| {
+            let at = known.iter().position(|known| known == name);
+            at.map(VmId::from).ok_or_else(|| {
+                let hint = or_nearest(name, &known);
+                format!("--add {name}: no VM of this name in the recording, {hint}")
+            })
+        };
+        let vms = match names {
+            [] => (0..known.len()).map(VmId::from).collect(),
+            _ => names.iter().map(number).collect::<Result<_, _>>()?,
+        };
+        Ok(Self {
+            vms,
+            chosen: names.to_vec(),
+        })
     }
-    grown
+
+    /// The VM that is copied as number `n`, from 0.
+    fn nth(&self, n: u32) -> Option<VmId> {
+        self.vms.iter().cycle().nth(n as usize).copied()
+    }
+
+    /// The recorded host with `more` VMs.
+    fn grown(&self, recording: &Recording, more: u32, seed: u64) -> Recording {
+        let mut grown = beginning(recording, seed);
+        let mut copies = vec![0; recording.vms.len()];
+        for (n, vm) in (0..more).filter_map(|n| Some((n, self.nth(n)?))) {
+            let (Some(copies), Some(name)) = (copies.get_mut(vm.index()), name(recording, vm))
+            else {
+                continue;
+            };
+            *copies += 1;
+            // Never in step with its original.
+            let by = later(recording, seed + 1, recording.vms.len() + n as usize);
+            grown = grown.with_copy(vm, &format!("{name} (copy {copies})"), by);
+        }
+        grown
+    }
+
+    /// Of so many recorded VMs and `more` copies, those whose siblings meet: a copy's do if its original's do.
+    fn with_copies(&self, meeting: &BTreeSet<VmId>, vms: usize, more: u32) -> BTreeSet<VmId> {
+        let meets = |n: &u32| self.nth(*n).is_some_and(|vm| meeting.contains(&vm));
+        let copies = (0..more).filter(meets);
+        let copies = copies.map(|n| VmId::from(vms + n as usize));
+        meeting.iter().copied().chain(copies).collect()
+    }
 }
 
-/// Of so many recorded VMs and `more` copies of them, those whose siblings meet: a copy's do if its original's do.
-fn with_copies(meeting: &BTreeSet<VmId>, vms: usize, more: u32) -> BTreeSet<VmId> {
-    let copies = (0..more as usize).filter(|n| meeting.contains(&VmId::from(n % vms.max(1))));
-    let copies = copies.map(|n| VmId::from(vms + n));
-    meeting.iter().copied().chain(copies).collect()
+fn name(recording: &Recording, vm: VmId) -> Option<String> {
+    recording.vms.get(vm.index()).map(|vm| vm.name.clone())
 }
 
 /// The VM with the highest median of ready shares, and these.
@@ -146,16 +184,49 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    #[test]
-    fn vms_are_copied_in_turn() {
+    fn recording() -> Recording {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../experiments/recordings/kvm-2pcpu-bursty-io-compute.ftrace.gz");
-        let recording = corun_recording::read(&path).unwrap().recording;
-        let grown = grown(&recording, 4, 2);
-        let names: Vec<&str> = grown.vms.iter().map(|vm| vm.name.as_str()).collect();
+        corun_recording::read(&path).unwrap().recording
+    }
+
+    fn names(recording: &Recording) -> Vec<&str> {
+        recording.vms.iter().map(|vm| vm.name.as_str()).collect()
+    }
+
+    #[test]
+    fn vms_are_copied_in_turn() {
+        let recording = recording();
+        let grown = Copied::of(&recording, &[]).unwrap();
+        let grown = grown.grown(&recording, 4, 2);
+        let names = names(&grown);
         assert_eq!(names.len(), 7);
         assert_eq!(names[3], format!("{} (copy 1)", names[0]));
         assert_eq!(names[6], format!("{} (copy 2)", names[0]));
         assert_eq!(grown.vms[6].vcpus.len(), recording.vms[0].vcpus.len());
+    }
+
+    #[test]
+    fn those_that_were_chosen_are_copied_as_often_as_they_are_named() {
+        let recording = recording();
+        let [bursty, io, compute] = [0, 1, 2].map(|at| recording.vms[at].name.clone());
+        let copied = [&compute, &compute, &bursty].map(Clone::clone);
+        let copied = Copied::of(&recording, &copied).unwrap();
+        let grown = copied.grown(&recording, 4, 0);
+        let copy = |name: &str, number| format!("{name} (copy {number})");
+        let expected = [
+            copy(&compute, 1),
+            copy(&compute, 2),
+            copy(&bursty, 1),
+            copy(&compute, 3),
+        ];
+        assert_eq!(names(&grown)[3..], expected);
+        let meeting = copied.with_copies(&BTreeSet::from([VmId(2)]), 3, 4);
+        assert_eq!(meeting, [2, 3, 4, 6].map(VmId).into());
+        let refused = Copied::of(&recording, &[format!("{io}x")]).err().unwrap();
+        assert!(
+            refused.contains(&format!("did you mean {io:?}? Accepted are ")),
+            "{refused}"
+        );
     }
 }

@@ -124,6 +124,31 @@ fn the_page_has_the_json_and_what_it_says_in_words() {
     assert!(String::from_utf8_lossy(&failed.stderr).contains("/nowhere/x.html"));
 }
 
+#[test]
+fn copies_are_of_the_vms_that_were_chosen() {
+    let chosen = advise(&[
+        "--policies",
+        "balance",
+        "--starts",
+        "1",
+        "--target",
+        "100",
+        "--most",
+        "2",
+        "--add",
+        "vm2-io",
+    ]);
+    let said = String::from_utf8(chosen.stdout).unwrap();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("at least 2 more VMs like vm2-io ("), "{said}");
+    let none = advise(&["--add", "vm2-io", "--most", "0"]);
+    assert_eq!(none.status.code(), Some(2));
+    let unknown = advise(&["--add", "vm4"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&unknown.stderr);
+    assert!(said.contains("--add vm4: no VM of this name"), "{said}");
+}
+
 /// Under affinity vCPUs would wait less, but one VM would get less done than now; what goes by I/O events would be the
 /// same as no policy at all.
 #[test]

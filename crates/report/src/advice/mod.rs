@@ -26,6 +26,7 @@ use crate::results::{ReplayCheck, round};
 use crate::summary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What `corun advise` says of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -286,6 +287,9 @@ fn same() -> Verdict {
 pub struct Overcommit {
     /// The policy.
     pub policy: String,
+    /// The VMs of which copies are added in turn, as chosen; empty: all recorded ones.
+    #[serde(default)]
+    pub copied: Vec<String>,
     /// No VM's ready share may be above this.
     pub target: f64,
     /// With how many more VMs that still held; null if it does not hold on the host as it is.
@@ -307,6 +311,20 @@ pub struct Step {
     pub worst_vm: String,
     /// Its ready share.
     pub worst_ready_share: Range,
+}
+
+impl Overcommit {
+    /// The VMs that were chosen to be copied, "a, b and c".
+    pub(crate) fn chosen(&self) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        let names = self.copied.iter().map(String::as_str);
+        let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
+        let (last, before) = names.split_last()?;
+        Some(match before {
+            [] => (*last).to_string(),
+            _ => format!("{} and {last}", before.join(", ")),
+        })
+    }
 }
 
 impl Advice {

@@ -91,6 +91,8 @@ struct VmCell {
 
 /// How many more VMs.
 struct Growth<'a> {
+    /// Of what VMs copies are added.
+    copied: String,
     target: String,
     policies: Vec<&'a str>,
     rows: Vec<GrowthRow<'a>>,
@@ -328,6 +330,9 @@ fn growth(all: &[Overcommit]) -> Option<Growth<'_>> {
                 .collect(),
         });
     Some(Growth {
+        copied: first
+            .chosen()
+            .unwrap_or_else(|| "the recorded VMs".to_string()),
         target: percent(first.target),
         policies: all.iter().map(|one| one.policy.as_str()).collect(),
         rows: rows.collect(),

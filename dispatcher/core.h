@@ -64,16 +64,18 @@ CALLED u32 best_match(s32 from, s32 cpu)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
 	struct cpu_ctx *other = cpu_at(partner_of(cpu));
-	u64 wait_wait, miss_miss, least = ~0ull, latest = 0;
+	u64 wait_wait, miss_miss, least = ~0ull, latest = 0, ahead;
+	struct cpu_ctx *queue = cpu_at(from);
 	struct task_struct *p;
 	u32 beside, best = 0;
 	u32 looked = 0;
 
-	if (!conf || !other || shared(other->idle) || shared(other->held))
+	if (!conf || !other || !queue || shared(other->idle) || shared(other->held))
 		return 0;
 	beside = shared(other->cur_demand);
 	if (!beside)
 		return 0;
+	ahead = fair_span(queue, NO_LOAD, knobs.sleeper_credit);
 	wait_wait = shared(conf->wait_wait);
 	miss_miss = shared(conf->miss_miss);
 	for_each_queued (p, from) {
@@ -85,7 +87,7 @@ CALLED u32 best_match(s32 from, s32 cpu)
 		if (!cookie_admits_queued(p, cpu))
 			break;
 		if (!looked)
-			latest = vtime + knobs.sleeper_credit;
+			latest = vtime + ahead;
 		else if (before(latest, vtime))
 			break;
 		/* Without a known demand there is nothing to compare: fair order. */

@@ -41,11 +41,11 @@ static inline u16 stays_as(u32 rank, struct task_ctx *t)
  * Does `t`, which runs, let the best waiting task of its rank go first? If it yielded, however much
  * it is owed. Otherwise by fair order; of equals, the waiting one goes first (still_first()).
  */
-static inline bool lets_first(struct task_ctx *t, struct gang_choice *best)
+static inline bool lets_first(struct task_ctx *t, struct gang_choice *best, struct cpu_ctx *c)
 {
 	if (t && t->over & TURN_OVER)
 		return true;
-	return !before(best->bound + SLICE_MIN, best->vtime);
+	return !before(best->bound + fair_span(c, NO_LOAD, SLICE_MIN), best->vtime);
 }
 
 /*
@@ -53,9 +53,11 @@ static inline bool lets_first(struct task_ctx *t, struct gang_choice *best)
  * next slice does not go on before one that woke and would preempt it by fair order
  * (gang_asymmetric.h).
  */
-static inline u32 rank_beside_woken(u32 rank, struct task_ctx *t, struct gang_choice *best)
+static inline u32 rank_beside_woken(u32 rank, struct task_ctx *t, struct gang_choice *best,
+				    struct cpu_ctx *c)
 {
-	bool late = best->is_woken && before(best->woken + knobs.wakeup_gran, best->bound);
+	u64 gran = fair_span(c, NO_LOAD, knobs.wakeup_gran);
+	bool late = best->is_woken && before(best->woken + gran, best->bound);
 
 	return t && t->claims && rank == RANK_URGENT && late ? RANK_ORDINARY : rank;
 }
@@ -64,11 +66,12 @@ static inline u32 rank_beside_woken(u32 rank, struct task_ctx *t, struct gang_ch
  * Does the best waiting task, of the same `rank` as `t`, which runs, go first? Of urgent ones the
  * one that runs goes on, but a vCPU with a deadline (gang_asymmetric.h) waits for an earlier one.
  */
-static inline bool equal_goes_first(struct task_ctx *t, u32 rank, struct gang_choice *best)
+static inline bool equal_goes_first(struct task_ctx *t, u32 rank, struct gang_choice *best,
+				    struct cpu_ctx *c)
 {
 	if (rank == RANK_URGENT)
 		return t && t->claims && before(best->urgent_at, t->urgent_at);
-	return lets_first(t, best);
+	return lets_first(t, best, c);
 }
 
 /* Has the slot ended in which `t` was dispatched? */
@@ -119,15 +122,15 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		best_waiting(cpu, &best);
 	}
 	rank = rank_beside(rank, best.bound, &best, cpu, t ? compared(t->member, t->vm) : NO_VM);
-	rank = rank_beside_woken(rank, t, &best);
+	rank = rank_beside_woken(rank, t, &best, c);
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
 	if (looks && pull_busy(cpu, best.awake, knobs.slice, now))
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
-	better = best.rank > rank || (best.rank == rank && equal_goes_first(t, rank, &best));
+	better = best.rank > rank || (best.rank == rank && equal_goes_first(t, rank, &best, c));
 	if (better && best.id && take(cpu, best.id)) {
-		store(c->brief, t && interrupts_woken(t, &best));
+		store(c->brief, t && interrupts_woken(t, &best, c));
 		return;
 	}
 	if (t && looks && finds_idle_core(cpu, c, prev, t)) {

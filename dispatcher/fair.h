@@ -22,7 +22,7 @@
 #include "platform/platform.h"
 #include "vm.h"
 
-/* No more is charged at once than this, ns: with RATE_MAX that keeps every product below 2^63. */
+/* No more is charged at once than this, ns: keeps products below 2^63. */
 #define CHARGE_MAX 10000000000ull
 
 static inline bool before(u64 a, u64 b)
@@ -132,7 +132,8 @@ static inline u64 fair_cost(u64 delta, u64 rate)
 {
 	if (delta > CHARGE_MAX)
 		delta = CHARGE_MAX;
-	return delta * rate / RATE_ONE;
+	/* In two parts, since the product of both may have more than 64 digits. */
+	return (delta >> 10) * rate / (RATE_ONE >> 10) + (delta & 1023) * rate / RATE_ONE;
 }
 
 /*
@@ -215,10 +216,12 @@ static inline void fair_clock_idles(struct task_ctx *t, struct cpu_ctx *cpu)
 }
 
 /*
- * `ns` of pCPU time as virtual time: what they cost a task of this `load`, or the one that runs on
- * `cpu`, whichever is more; and `ns` at most. Where VMs share many pCPUs, virtual time goes far
- * slower than time (group.h), and a bound that meant milliseconds would mean tenths of a second.
+ * `ns` of pCPU time as virtual time: what they cost a task of this `load` (NO_LOAD: none in
+ * particular), or the one that runs on `cpu`, whichever is more; and `ns` at most. Where VMs share
+ * many pCPUs, virtual time goes far slower than time (group.h), and a bound that meant milliseconds
+ * would mean tenths of a second.
  */
+#define NO_LOAD ~0u
 static inline u64 fair_span(struct cpu_ctx *cpu, u32 load, u64 ns)
 {
 	u64 rate;
@@ -231,6 +234,12 @@ static inline u64 fair_span(struct cpu_ctx *cpu, u32 load, u64 ns)
 	if (rate < fair_own_rate(load))
 		rate = fair_own_rate(load);
 	return ns * rate / RATE_ONE;
+}
+
+/* `ns` of the pCPU time of a task of this `load` as virtual time, `ns` at most. */
+static inline u64 fair_turn(u32 load, u64 ns)
+{
+	return load <= WEIGHT_NEUTRAL ? ns : fair_cost(ns, fair_own_rate(load));
 }
 
 /* The virtual time of the task that runs on `cpu`, at `now`. */

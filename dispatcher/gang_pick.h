@@ -99,7 +99,9 @@ static inline u64 look_again(struct gang *g, u64 now)
 	if (g->mode != GANG_STRICT)
 		return shared(g->conf->sample);
 	end = shared(slots.end);
-	return before(now, end) ? end - now : 0;
+	/* Another pCPU opens the next one at this moment (strict_open_slot()): that it ends is not
+	 * known yet. */
+	return before(now, end) ? end - now : SLICE_MIN;
 }
 
 /*
@@ -140,17 +142,17 @@ static inline u32 compared(u32 member, u32 slot)
 }
 
 /*
- * How far ahead in virtual time a vCPU may be for a call to count on `cpu`. In mode relaxed (`slot`
- * is a VM with compared progress), in which calls bring stopped siblings back, that is only the
- * wake-up granularity (gang_relaxed.h).
+ * How far ahead in virtual time a vCPU may be for a call to count on pCPU `c`. In mode relaxed
+ * (`slot` is a VM with compared progress), in which calls bring stopped siblings back, that is only
+ * the wake-up granularity, `gran` there (gang_relaxed.h).
  */
-static inline u64 call_lead(s32 cpu, u32 slot)
+static inline u64 call_lead(struct cpu_ctx *c, u32 slot, u64 gran)
 {
 	struct gang g = gang_in(slot);
-	struct cpu_ctx *c = cpu_at(cpu);
-	u64 turn = c ? fair_cost(knobs.slice, shared(c->cur_rate)) : 0;
 
-	return (g.mode == GANG_RELAXED ? 0 : CALL_LEAD * turn) + knobs.wakeup_gran;
+	if (g.mode == GANG_RELAXED)
+		return gran;
+	return CALL_LEAD * fair_cost(knobs.slice, shared(c->cur_rate)) + gran;
 }
 
 /*
@@ -162,8 +164,10 @@ static inline u64 call_lead(s32 cpu, u32 slot)
  */
 RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu, u32 slot)
 {
-	bool ahead = best->known && before(best->first + call_lead(cpu, slot), vtime);
-	bool late = best->is_woken && before(best->woken + knobs.wakeup_gran, vtime);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 gran = c ? fair_span(c, NO_LOAD, knobs.wakeup_gran) : 0;
+	bool ahead = c && best->known && before(best->first + call_lead(c, slot, gran), vtime);
+	bool late = best->is_woken && before(best->woken + gran, vtime);
 
 	return rank == RANK_TARGET && (ahead || late) ? RANK_ORDINARY : rank;
 }
@@ -172,10 +176,10 @@ RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu, u32
  * Does `best`, called by its siblings, preempt `t`, which runs in the turn that it woke for and
  * would preempt `best` by fair order?
  */
-static inline u16 interrupts_woken(struct task_ctx *t, struct gang_choice *best)
+static inline u16 interrupts_woken(struct task_ctx *t, struct gang_choice *best, struct cpu_ctx *c)
 {
 	return best->rank == RANK_TARGET && best->stays && t->fresh &&
-	       before(best->bound + knobs.wakeup_gran, best->vtime);
+	       before(best->bound + fair_span(c, NO_LOAD, knobs.wakeup_gran), best->vtime);
 }
 
 /*

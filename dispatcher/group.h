@@ -29,11 +29,9 @@
 
 #include "platform/platform.h"
 
-/* Intermediate rates have this many more binary digits. */
-#define GROUP_FINE 6
-/* Bound that keeps every product below 2^63: no run is charged at a higher rate than this. */
+/* No run is charged at a higher rate than this: keeps products below 2^63. */
 #define RATE_MAX ((u64)RATE_ONE << 14)
-/* Bound of the active weight of a cgroup: keeps products below 2^64. */
+/* Bound of the active weight of a cgroup: keeps its product with a rate below 2^63. */
 #define GROUP_ACTIVE_MAX (1ull << 29)
 /* The most that own tasks of a cgroup are taken to weigh: as many as pCPUs, of weight 100. */
 #define MEAN_MOST ((u64)MAX_PCPUS * GROUP_NEUTRAL)
@@ -137,8 +135,6 @@ static inline u32 group_around(struct group_conf *conf)
  */
 CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 mean)
 {
-	u64 most = RATE_MAX << GROUP_FINE;
-	u64 fine = rate << GROUP_FINE;
 	struct group_conf *conf;
 	struct group_ctx *g;
 	s32 level;
@@ -153,14 +149,13 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 mean)
 		/* The member is one of them, whatever the counts are at this moment. */
 		if (active < weight)
 			active = weight;
-		fine = fine * active / own;
-		if (fine > most)
-			fine = most;
+		rate = rate * active / own;
+		if (rate > RATE_MAX)
+			rate = RATE_MAX;
 		weight = own;
 		group = group_around(conf);
 	}
-	fine /= knobs.pcpus ? knobs.pcpus : 1;
-	return fine >> GROUP_FINE;
+	return rate / (knobs.online_pcpus ? knobs.online_pcpus : 1);
 }
 
 /* A member of `group` that weighs `weight` begins to want to run, or ceases to (`gone`). */

@@ -106,14 +106,15 @@ RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 /* Which of the tasks that wait on another pCPU may be pulled. */
 struct pull_rule {
 	u64 lighter_than; /* only tasks with less load; 0: any */
-	u64 before;	  /* only tasks with an earlier virtual time; 0: any */
-	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
-	u32 id;		  /* only this task; 0: any */
-	bool idle;	  /* no task that is here may start */
-	bool slowest;	  /* only the slowest vCPU of a VM (gang_relaxed.h) */
-	bool fill;	  /* also tasks that may start only where the pCPU would idle otherwise */
-	bool between;	  /* only tasks between turns, not interrupted ones (turn.h) */
-	bool apart;	  /* only tasks whose cookie the core admits (cookie.h) */
+	u64 before;   /* only tasks that are at an earlier virtual time after a turn, too; 0: any */
+	u64 ahead_of; /* only tasks that are less than a turn ahead of this; 0: any */
+	u32 only;     /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
+	u32 id;	      /* only this task; 0: any */
+	bool idle;    /* no task that is here may start */
+	bool slowest; /* only the slowest vCPU of a VM (gang_relaxed.h) */
+	bool fill;    /* also tasks that may start only where the pCPU would idle otherwise */
+	bool between; /* only tasks between turns, not interrupted ones (turn.h) */
+	bool apart;   /* only tasks whose cookie the core admits (cookie.h) */
 };
 
 /*
@@ -144,12 +145,14 @@ CALLED u64 vtime_of(struct task_struct *p TRUSTED)
 	return t ? shared(t->vtime) : queued_vtime(p);
 }
 
-/* Would `p`, which is queued, be at less than `bound` after a slice? */
-static inline bool ends_before(struct task_struct *p TRUSTED, u64 bound)
+/* Is `p`, which is queued and has this `load`, far enough behind for the rule? */
+static inline bool is_owed(struct task_struct *p TRUSTED, u32 load, volatile struct pull_rule *rule)
 {
+	u64 turn = fair_turn(load, slice_of(p));
 	u64 vtime = vtime_of(p);
 
-	return before(vtime + slice_of(p), bound);
+	/* Of the two bounds a rule has one. */
+	return before(vtime, rule->ahead_of ? rule->ahead_of + turn : rule->before - turn);
 }
 
 /* Pulls from the queue of `from` the first task that may move and that matches the rule. */
@@ -182,7 +185,7 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 			continue;
 		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
-		if (rule->before && !ends_before(p, rule->before))
+		if ((rule->before || rule->ahead_of) && !is_owed(p, t->load, rule))
 			continue;
 		if (rule->between && t->rest)
 			continue;
@@ -374,10 +377,10 @@ INLINED bool pull_idle(s32 cpu)
 /*
  * Pulls a task from the busiest pCPU that makes the loads of both more alike, as they are now and
  * as they were at the last look. What is pulled runs at once: it must be about to have its turn
- * there, no more than a slice ahead, or tasks that weigh little, of which one always fits, would
- * have a turn for each move.
+ * there, no more than a turn of its own ahead, or tasks that weigh little, of which one always
+ * fits, would have a turn for each move.
  */
-static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule, u64 slice)
+static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 {
 	u64 mine = shared(c->load);
 	u64 last = shared(c->busier_by);
@@ -390,7 +393,8 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 	more = busier ? shared(busier->load) - mine : 0;
 	store(c->busier_by, more < ~0u ? (u32)more : ~0u);
 	rule->lighter_than = more < last ? more : last;
-	rule->before = busier ? shared(busier->vnow) + 2 * slice : 0;
+	/* A clock may be at 0, which would mean any task. */
+	rule->ahead_of = busier ? shared(busier->vnow) + 1 : 0;
 	return rule->lighter_than && pull_from(from, cpu, rule);
 }
 
@@ -409,7 +413,8 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 	bool behind;
 
 	rule->lighter_than = 0;
-	rule->before = fair_current(c, now) - knobs.balance_interval / 2;
+	rule->ahead_of = 0;
+	rule->before = fair_current(c, now) - fair_span(c, NO_LOAD, knobs.balance_interval / 2);
 	behind = other && before(shared(other->cur_vtime), rule->before);
 	store(c->behind, behind);
 	return behind && was && pull_from(from, cpu, rule);
@@ -471,7 +476,7 @@ CALLED u32 pull_busy(s32 cpu, u32 awake, u64 slice, u64 now)
 	if (!c)
 		return false;
 	store(c->balanced_at, looked_at(cpu, slice, now));
-	if (!pull_load(cpu, c, &rule, slice))
+	if (!pull_load(cpu, c, &rule))
 		return pull_owed(cpu, c, &rule, awake, now);
 	store(c->behind, 0); /* the last look's finding about clocks is void now */
 	return true;

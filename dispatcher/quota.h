@@ -521,7 +521,7 @@ static inline s64 least_lead(s32 cpu, u64 now)
  */
 static inline u64 forgiven(struct cpu_ctx *c, s64 least, s64 gone)
 {
-	s64 most = least + (s64)fair_span(c, ~0u, knobs.sleeper_credit);
+	s64 most = least + (s64)fair_span(c, NO_LOAD, knobs.sleeper_credit);
 
 	if (gone < most)
 		most = gone;

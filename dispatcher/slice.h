@@ -41,7 +41,7 @@ static inline u64 kernel_slice(u64 slice)
 static inline bool slice_is_timed(struct cpu_ctx *c)
 {
 	return knobs.slice_timer || with_gangs() || quota_is_due(c) ||
-	       shared(c->favoured) == RUNS_FAVOURED || with_micro();
+	       shared(c->favoured) == RUNS_FAVOURED || with_micro() || shared(c->put_off);
 }
 
 /* A slice of `slice` ns begins on `cpu`. */

@@ -107,7 +107,7 @@ static inline bool look_at_waiting(struct task_struct *p, struct waiting *w)
  */
 static inline bool waits_on(struct task_struct *p, struct cpu_ctx *c, u64 vtime)
 {
-	u64 gran = fair_span(c, ~0u, knobs.wakeup_gran);
+	u64 gran = fair_span(c, NO_LOAD, knobs.wakeup_gran);
 	struct waiting w = {};
 
 	return look_at_waiting(p, &w) && w.rest && before(vtime + gran, w.vtime);
@@ -121,6 +121,7 @@ static inline bool waits_on(struct task_struct *p, struct cpu_ctx *c, u64 vtime)
 static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	u64 mine = fair_current(c, now);
+	u64 worth = fair_span(c, NO_LOAD, SLICE_MIN);
 	bool cut = shared(c->cut);
 	struct task_struct *p;
 	bool first = true;
@@ -128,7 +129,7 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 	for_each_queued (p, cpu) {
 		if (cut && waits_on(p, c, mine))
 			continue;
-		first = before(mine + SLICE_MIN, queued_vtime(p));
+		first = before(mine + worth, queued_vtime(p));
 		break;
 	}
 	return first;
@@ -138,7 +139,7 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 CALLED u32 move_fresh(s32 cpu, u64 vtime)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
-	u64 gran = c ? fair_span(c, ~0u, knobs.wakeup_gran) : 0;
+	u64 gran = c ? fair_span(c, NO_LOAD, knobs.wakeup_gran) : 0;
 	struct task_struct *p;
 	u32 looked = 0;
 	u32 moved = 0;

@@ -95,8 +95,12 @@ enum gang_mode {
 /* The unit of weights of cgroups, as the kernel has it: 1024 is nice 0, and cpu.weight 100. */
 #define GROUP_NEUTRAL 1024u
 
-/* Rates are fixed-point: RATE_ONE means that virtual time grows as time does. */
-#define RATE_ONE 16384u
+/*
+ * Rates are fixed-point: RATE_ONE means that virtual time grows as time does. They need digits to
+ * spare: of a VM in a cgroup of weight 10000 on 512 pCPUs it grows a ten-thousandth as fast and
+ * less.
+ */
+#define RATE_ONE (1u << 20)
 
 /* A vCPU's share of its VM's weight, fixed point: this is the default. */
 #define SHARE_ONE 65536u

@@ -599,18 +599,24 @@ static inline void put_in_reach(struct task_struct *p)
 /*
  * A timer fires on the pCPU that has started it, which may be another one: that of a task that
  * changes a running one (corun_running()). Then the timer's own pCPU starts it anew as soon as it
- * looks at the clock, whenever the timer was to fire (timer.h).
+ * looks at the clock, whenever the timer was to fire (timer.h). So it does where the kernel cannot
+ * start one, for which it may need memory while interrupts are off. Of tasks that are parked
+ * release_overdue() takes care then.
  */
 static inline void raw_start_timer(s32 timer, u64 delay)
 {
 	u32 key = (u32)timer;
 	struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);
 	struct cpu_ctx *c = cpu_at(timer);
+	u64 elsewhere = (u32)(timer ^ raw_this_cpu());
+	s64 failed = 0;
 
 	if (t)
-		bpf_timer_start(&t->timer, delay, TIMER_CPU_PIN);
-	if (c && timer != raw_this_cpu())
-		*(volatile u64 *)&c->timer_at = 0;
+		failed = bpf_timer_start(&t->timer, delay, TIMER_CPU_PIN);
+	/* Masks, or the verifier would follow what comes next once for each outcome. */
+	if (c)
+		*(volatile u64 *)&c->timer_at &=
+		    (u64)((s64)(elsewhere - 1) >> 63) & ~(failed >> 63);
 }
 
 /* --- callbacks --- */

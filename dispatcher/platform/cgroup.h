@@ -476,12 +476,35 @@ static inline void group_weigh_all(u64 now)
 	}
 }
 
+/* Tasks that are parked (quota.h) are looked at so much later than they were to be, at most, ns. */
+#define RELEASE_OVERDUE 100000000ull
+
+/*
+ * Where tasks are parked, a timer was to fire by now, and has not: the kernel could not start it
+ * (raw_start_timer()). It is started here, where nothing keeps the kernel from it.
+ */
+static inline void release_overdue(u64 now)
+{
+	s32 i;
+
+	bpf_for (i, 0, nr_pcpus()) {
+		u32 key = (u32)i + MAX_PCPUS;
+		struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);
+		struct cpu_ctx *c = cpu_at(i);
+		u64 due = c ? *(volatile u64 *)&c->release_at : 0;
+
+		if (t && due && (s64)(now - due) > (s64)RELEASE_OVERDUE)
+			bpf_timer_start(&t->timer, 0, 0);
+	}
+}
+
 static int group_recount(void *map, u32 *key, struct group_timer *t)
 {
 	u64 taken = unknown_zero();
 	u32 i;
 
 	group_weigh_all(bpf_ktime_get_ns());
+	release_overdue(bpf_ktime_get_ns());
 	bpf_for (i, 0, MAX_GROUPS) {
 		struct group_place *at = group_place_at(i);
 		struct group_conf *conf = group_conf_at(i);

@@ -50,7 +50,11 @@ def judge(out, table):
         told = steal(out, when)
         if not told:
             continue
-        ready = ready_of(out)
+        try:
+            ready = ready_of(out)
+        except ValueError:
+            # The daemon did not answer, and said why on the console.
+            ready = {}
         both = told.keys() & ready.keys()
         worst = max((abs(told[key] - ready[key]) for key in both), default=1)
         mean = sum(told.values()) / len(told)

@@ -38,6 +38,28 @@ static u64 model_now;
 static struct group_conf model_confs[MAX_GROUPS];
 static struct group_ctx model_groups[MAX_GROUPS];
 
+#define MODEL_PCPUS 2
+
+static struct cpu_ctx model_cpus[MODEL_PCPUS];
+
+/* The timers that release parked tasks. */
+static struct pcpu_timer {
+	struct bpf_timer timer;
+} model_releases[MODEL_PCPUS], timers[1];
+
+/* How often each was started. */
+static u32 model_started[MODEL_PCPUS];
+
+static inline s32 nr_pcpus(void)
+{
+	return MODEL_PCPUS;
+}
+
+static inline struct cpu_ctx *cpu_at(s32 cpu)
+{
+	return cpu >= 0 && cpu < MODEL_PCPUS ? &model_cpus[cpu] : NULL;
+}
+
 static inline u64 bpf_ktime_get_ns(void)
 {
 	return model_now;
@@ -45,6 +67,8 @@ static inline u64 bpf_ktime_get_ns(void)
 
 static inline long bpf_timer_start(struct bpf_timer *timer, u64 delay, u64 flags)
 {
+	for (u32 i = 0; i < MODEL_PCPUS; i++)
+		model_started[i] += timer == &model_releases[i].timer;
 	return 0;
 }
 
@@ -138,6 +162,8 @@ static void *bpf_map_lookup_elem(const void *map, const void *key)
 
 		return entry ? &entry->place : NULL;
 	}
+	if (map == &timers)
+		return &model_releases[*(const u32 *)key - MAX_PCPUS];
 	return &model_timer;
 }
 
@@ -174,6 +200,20 @@ void cgroup_table_empty(u64 now)
 	memset(model_places, 0, sizeof(model_places));
 	memset(model_confs, 0, sizeof(model_confs));
 	memset(model_groups, 0, sizeof(model_groups));
+	memset(model_cpus, 0, sizeof(model_cpus));
+	memset(model_started, 0, sizeof(model_started));
+}
+
+/* Tasks are parked on this pCPU, and looked at next at that time. */
+void cgroup_table_park(u32 cpu, u64 at)
+{
+	model_cpus[cpu].release_at = at;
+}
+
+/* How often the timer of this pCPU that looks at parked tasks was started. */
+u32 cgroup_table_started(u32 cpu)
+{
+	return model_started[cpu];
 }
 
 /* `tg` is a cgroup within `around` (NULL: it is the root) from now on; `cgroup` has room for as

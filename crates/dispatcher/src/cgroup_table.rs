@@ -26,6 +26,8 @@ unsafe extern "C" {
     fn cgroup_table_weigh(tg: *mut TaskGroup, weight: u32);
     fn cgroup_table_recount(ceases: u32);
     fn cgroup_table_below(group: u32) -> i64;
+    fn cgroup_table_park(cpu: u32, at: u64);
+    fn cgroup_table_started(cpu: u32) -> u32;
 }
 
 /// The table is one for the whole program.
@@ -251,4 +253,23 @@ fn a_weight_that_changes_while_it_counts_is_counted_out_as_it_was_counted_in() {
         cgroup_table_leave(second);
     }
     assert_eq!(below(slice), 0);
+}
+
+/// The kernel may have no memory for a timer while interrupts are off. Who is parked then would stay so.
+#[test]
+fn a_timer_of_parked_tasks_that_could_not_be_started_is_started_with_the_next_count() {
+    let started = |parked: [u64; 2]| {
+        let _kernel = Kernel::new(1);
+        // SAFETY: the table has these pCPUs; it is 1 s since the host began.
+        unsafe {
+            cgroup_table_park(0, parked[0]);
+            cgroup_table_park(1, parked[1]);
+            cgroup_table_recount(0);
+            [0, 1].map(|cpu| cgroup_table_started(cpu))
+        }
+    };
+    // Nobody is parked; somebody is, and to be looked at soon, or a moment ago.
+    assert_eq!(started([0, 1_005_000_000]), [0, 0]);
+    assert_eq!(started([999_000_000, 0]), [0, 0]);
+    assert_eq!(started([0, 800_000_000]), [0, 1]);
 }

@@ -6,7 +6,7 @@ use crate::conf::{GroupConf, Knobs};
 use crate::layout::{CpuCtx, MAX_PCPUS, TaskStruct};
 use crate::native::{Kick, Native, Services};
 use corun_model::time::{MS, SEC};
-use corun_model::{Nanos, PcpuId, PcpuSet};
+use corun_model::{Gang, Nanos, PcpuId, PcpuSet, Placement, Slots, VmId, VmPlan};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The queue of the tasks that are parked on pCPU 0.
@@ -184,6 +184,30 @@ fn a_parked_task_that_is_changed_again_and_again_is_released_in_time() {
     native.release(4100 * MS, 0);
     assert_eq!(native.services().waiting(PARKED), 0, "it is still parked");
     assert_eq!(native.services().waiting(0), 1);
+}
+
+/// All pCPUs open the next slot of strict co-scheduling at its end, and one of them is the first. Those that come second
+/// look again soon: who was to call them may find nothing for them to do, and nobody is left who would.
+#[test]
+fn who_comes_second_to_open_a_slot_looks_again() {
+    let mut native = host(1, 1, |_| 0);
+    let strict = VmPlan {
+        gang: Gang::Strict(Slots::default()),
+        ..VmPlan::placed(VmId(0), Placement::Free)
+    };
+    native.task(0).vcpu_of = 7;
+    native.configure_vm(7, &strict, None, &PcpuSet::first(1));
+    wake(&mut native, 0, 1);
+    native.a_slot_is_being_opened(true);
+    native.services().delay = 0;
+    native.dispatch(1, 0, None);
+    assert_eq!(native.services().waiting(0), 1);
+    let again = native.services().delay;
+    assert!((1..=MS).contains(&again), "{again}");
+    native.a_slot_is_being_opened(false);
+    native.timer(1 + again, 0);
+    native.dispatch(1 + again, 0, None);
+    assert_eq!(native.services().waiting(0), 0);
 }
 
 /// A turn has taken all of a quota and ends with most of it unused: who is parked has that soon, not in the next period. If the

@@ -202,15 +202,17 @@ mod tests {
     #[test]
     fn no_decision_costs_more_than_linear_in_pcpus() {
         for policy in corun_policies::all() {
-            let [small, large] = [64, 256].map(|pcpus| cost(policy.name, pcpus, 4, 4));
-            for (what, small, large) in [
-                ("wakes", small.wakes, large.wakes),
-                ("picks", small.picks, large.picks),
+            // The dearest decisions are rare: one small host may have none of them.
+            let [other, small, large] = [60, 64, 256].map(|pcpus| cost(policy.name, pcpus, 4, 4));
+            for (what, other, small, large) in [
+                ("wakes", other.wakes, small.wakes, large.wakes),
+                ("picks", other.picks, small.picks, large.picks),
             ] {
                 let name = policy.name;
                 assert!(large.mean() < 4.4 * small.mean(), "{name}: {what}");
                 // The dearest one, too: it is what a pCPU may have to wait for.
-                assert!(large.most < small.most * 22 / 5, "{name}: {what}");
+                let most = small.most.max(other.most);
+                assert!(large.most < most * 22 / 5, "{name}: {what}");
             }
         }
     }

@@ -48,6 +48,11 @@ impl<S: Services> Native<S> {
         (slots.number, slots.round) = (number, number);
     }
 
+    /// Another pCPU opens a time slot at this moment (`gang_strict.h`), or does so no more: for tests.
+    pub fn a_slot_is_being_opened(&mut self, opening: bool) {
+        self.inner.context.slots.opening = opening.into();
+    }
+
     /// Some tasks have micro slices from now on, perhaps.
     pub fn look_at_micro_slices(&mut self) {
         self.inner.context.knobs.micro = 1;

@@ -188,6 +188,41 @@ fn weights_hold_on_pcpus_that_cannot_be_loaded_alike() {
     }
 }
 
+/// Virtual time goes slowly where few vCPUs have a large host, and in cgroups that weigh much: by a ten-thousandth of time
+/// here. What VMs weigh and what pCPUs even out is as on a small one.
+#[test]
+fn weights_hold_on_large_hosts() {
+    let shares = |vcpus: &[(u32, &'static str)], groups: Vec<Cgroup>, length| {
+        let jobs = vcpus
+            .iter()
+            .map(|&(vm, pcpus)| Job::hog().vcpu(vm, 0).on(pcpus));
+        let cgroups = Cgroups {
+            of_vms: (0..vcpus.len()).map(|vm| Some(vm + 1)).collect(),
+            all: groups,
+            ..Cgroups::default()
+        };
+        let host = host("1n1l512c1t", 250);
+        let sched = Dispatcher::new(DispatcherParams::default(), &host);
+        let jobs = Jobs::new(jobs.collect(), 1).in_cgroups(cgroups);
+        let (outcome, _) = testing::run(&host, sched, jobs, SEC, SEC + length);
+        let run = |vm: &crate::VmOutcome| vm.vcpus[0].run as f64 / length as f64;
+        outcome.vms.iter().map(run).collect::<Vec<_>>()
+    };
+    let heavy_slice = vec![
+        weighs(10_000, None),
+        weighs(100, Some(0)),
+        weighs(200, Some(0)),
+    ];
+    let two = shares(&[(0, "0"), (1, "0")], heavy_slice, 4 * SEC);
+    assert_near(&two, &[1.0 / 3.0, 2.0 / 3.0], 0.05);
+
+    let mut slice = vec![PLAIN];
+    slice.extend([weighs(100, Some(0)); 5]);
+    let confined = [0, 1, 2, 3, 4].map(|vm| (vm, "0-3"));
+    let five = shares(&confined, slice, 20 * SEC);
+    assert_near(&five, &[0.8; 5], 0.1);
+}
+
 /// A task that does not want to run leaves its part to those in its slice, not to others.
 #[test]
 fn what_a_sibling_leaves_stays_in_the_slice() {

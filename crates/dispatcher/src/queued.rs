@@ -108,13 +108,18 @@ impl Services for Host {
 
 /// A host of so many pCPUs with so many tasks that sleep, all in the cgroup that `group` says.
 fn host(pcpus: u32, tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
+    host_of((pcpus, pcpus), tasks, group)
+}
+
+/// The same where pCPUs have so many numbers, of which the first so many are on-line.
+fn host_of((pcpus, online): (u32, u32), tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
     let knobs = Knobs {
         slice: 3 * MS,
         wakeup_gran: MS,
         sleeper_credit: 3 * MS,
         max_lead: 6 * MS,
         balance_interval: 4 * MS,
-        online: PcpuSet::first(pcpus),
+        online: PcpuSet::first(online),
         pcpus,
         placement: 0,
         slice_timer: 0,
@@ -124,7 +129,7 @@ fn host(pcpus: u32, tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
         tasks: 0,
         micro: 0,
         llcs: 1,
-        online_pcpus: pcpus,
+        online_pcpus: online,
         pad: 0,
         sibling: [0; MAX_PCPUS],
         llc: [0; MAX_PCPUS],
@@ -135,12 +140,31 @@ fn host(pcpus: u32, tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
             id: 100 + number,
             weight: 100,
             group: group(number),
-            allowed: PcpuSet::first(pcpus),
+            allowed: PcpuSet::first(online),
             ..TaskStruct::default()
         };
         native.add_task(task, 0);
     }
     native
+}
+
+/// A cgroup weighs on each pCPU what its weight is on the host: pCPUs that are off-line have no part in that.
+#[test]
+fn what_a_turn_costs_does_not_hang_on_pcpus_that_are_off_line() {
+    let cost = |numbers| {
+        let mut native = host_of((numbers, 4), 1, |_| 1);
+        let weighs = GroupConf {
+            weight: 1024,
+            ..GroupConf::default()
+        };
+        native.configure_group(0, weighs);
+        wake(&mut native, 0, 1);
+        native.dispatch(1, 0, None);
+        native.running(1, 0, 0);
+        native.stopping(1 + 8 * MS, 0, 0, false);
+        native.task(0).ctx.vtime
+    };
+    assert_eq!([4, 64, 512].map(cost), [2 * MS; 3]);
 }
 
 fn quota(quota: Nanos, period: Nanos) -> GroupConf {

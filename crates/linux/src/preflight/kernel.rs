@@ -40,6 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
     exit_wedges,
     exit_starves_rcu,
     enable_beside_pressure,
+    realtime,
 ];
 
 fn sched_ext_there(host: &Host<'_>) -> Option<Finding> {
@@ -180,6 +181,20 @@ fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
               and hang the host",
         remedy: "chrt --fifo --pid 1 $(pgrep -x 'rcu_(preempt|sched)'), or boot with rcutree.kthread_prio=1, or a \
                  newer kernel (7.2 keeps this from happening)",
+    })
+}
+
+/// `CONFIG_PREEMPT_RT`. A timer of BPF that is started under a runqueue's lock takes memory, which such a kernel may not
+/// give there (mm/slub.c, kmalloc_nolock()).
+fn realtime(host: &Host<'_>) -> Option<Finding> {
+    let is = host.text("/sys/kernel/realtime")? == "1";
+    is.then(|| Finding {
+        id: "realtime",
+        severity: Severity::Dangerous,
+        what: "this is a real-time kernel (PREEMPT_RT), on which corun was never tried".into(),
+        why: "the dispatcher's timers may not start there: slices end with ticks then, and who has used up a quota waits \
+              for up to a second",
+        remedy: "boot a kernel without PREEMPT_RT, or use --backend fair",
     })
 }
 

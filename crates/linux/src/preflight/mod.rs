@@ -76,7 +76,7 @@ impl fmt::Display for Finding {
 }
 
 /// The findings that may be forced, by their names.
-pub const FORCIBLE: [&str; 10] = [
+pub const FORCIBLE: [&str; 11] = [
     contract::COOKIES,
     "crash-loop",
     "cve-2026-43392",
@@ -87,6 +87,7 @@ pub const FORCIBLE: [&str; 10] = [
     "memory-pressure",
     "psi-trigger",
     "rcu-starves",
+    "realtime",
 ];
 
 /// Findings that may pass by themselves: KVM is loaded late, load goes down. All others stay until

@@ -163,6 +163,15 @@ fn a_kernel_without_what_the_dispatcher_calls_is_refused() {
     }
 }
 
+#[test]
+fn a_real_time_kernel_is_known() {
+    let host = good();
+    host.file("/sys/kernel/realtime", "1\n");
+    assert_eq!(ids(&host), ["realtime"]);
+    host.file("/sys/kernel/realtime", "0\n");
+    assert!(ids(&host).is_empty());
+}
+
 /// Unless RCU's thread has a real-time priority, or the kernel serves sched_ext's tasks.
 #[test]
 fn a_kernel_that_lets_rcu_starve_is_known() {

@@ -18,6 +18,12 @@
 //! Both ends of a slice are known up to a beat only. Where the host tells the time that it took
 //! (steal time), the gap ended when the timer could go off at last, and began so much earlier:
 //! that is exact. It also tells a vCPU that was held up by its own guest from one descheduled.
+//!
+//! A slice known by beats is too short, by half a heartbeat on average, and the paper's threshold for what is
+//! left of it, which only beats can look at, allows for that (§3.4). One that is known exactly would be found
+//! to end half a heartbeat later: of 40 heartbeats, when one is left instead of two, which is less than many
+//! requests take. So half a heartbeat less is said to be left of it, and tasks leave at the beat next to the
+//! threshold.
 
 use super::params::MigraterParams;
 use super::slices::Slices;
@@ -150,6 +156,20 @@ impl Monitor {
         self.slices.predict(params)
     }
 
+    /// What is left of a slice when it begins, as [`Monitor::activity`] tells it.
+    pub fn whole(&self, params: &MigraterParams) -> Option<Nanos> {
+        let slice = self.slice(params)?;
+        Some(slice.saturating_sub(self.beyond_beats(params)))
+    }
+
+    /// By how much slices are longer than beats would have found, on average.
+    fn beyond_beats(&self, params: &MigraterParams) -> Nanos {
+        match self.stolen {
+            Some(_) => params.heartbeat / 2,
+            None => 0,
+        }
+    }
+
     /// How long the vCPU was away last time, ns.
     pub fn away(&self) -> Option<Nanos> {
         self.away
@@ -171,7 +191,10 @@ impl Monitor {
             return Activity::Inactive { back };
         }
         let left = match (self.seen_start, self.slice(params)) {
-            (true, Some(slice)) => Some(left_of(params, slice, now.saturating_sub(self.start))),
+            (true, Some(slice)) => {
+                let left = left_of(params, slice, now.saturating_sub(self.start));
+                Some(left.saturating_sub(self.beyond_beats(params)))
+            }
             _ => None,
         };
         Activity::Active { left }
@@ -280,6 +303,40 @@ mod tests {
         // Away from 12.7 ms to 20 ms.
         monitor.beat(&params, 20 * MS, Some(17_300 * US));
         assert_eq!(monitor.slice(&params), Some(2_500 * US));
+    }
+
+    /// What is left of a slice at the beat that finds it to end, with and without steal time.
+    #[test]
+    fn an_exact_slice_is_found_to_end_at_the_beat_next_to_the_threshold() {
+        let params = MigraterParams::default();
+        let pushed_at = |slice: Nanos, told: bool| {
+            let mut monitor = Monitor::default();
+            for turn in 0..3 {
+                for beat in 0..slice.div_ceil(T) {
+                    let now = 2 * turn * slice + beat * T;
+                    monitor.beat(&params, now, told.then_some(turn * slice));
+                    let ends = matches!(monitor.activity(&params, now),
+                        Activity::Active { left: Some(left) } if left < params.push);
+                    if turn == 2 && ends {
+                        return slice - beat * T;
+                    }
+                }
+            }
+            0
+        };
+        assert_eq!(
+            (pushed_at(40 * T, false), pushed_at(40 * T, true)),
+            (2 * T, 2 * T)
+        );
+        // The paper's.
+        let left = 11 * MS - 35 * T;
+        assert_eq!(
+            (pushed_at(11 * MS, false), pushed_at(11 * MS, true)),
+            (left, left)
+        );
+        // Hardly more than 40 heartbeats.
+        let longer = 40 * T + 10 * US;
+        assert_eq!(pushed_at(longer, true), 2 * T + 10 * US);
     }
 
     #[test]

@@ -16,6 +16,10 @@
 //! fewer (the papers: "in a globally balanced way"). For the same reason a vCPU that holds more than
 //! its part gives one to a vCPU that has none and has just become active (*spread*; the authors'
 //! program does so, too).
+//!
+//! A move costs the task what it could have done meanwhile. So it is not sent where it would have to leave
+//! at once, nor away from where it has hardly been: on a host with short or uneven slices all vCPUs are about
+//! to be descheduled, and it would be on its way for ever.
 
 use super::monitor::Activity;
 use super::params::MigraterParams;
@@ -57,6 +61,8 @@ pub struct VcpuView {
     pub activity: Activity,
     /// How long it was away last time, ns; `None`: it is not known.
     pub away: Option<Nanos>,
+    /// What is left of its slice when one begins, ns; `None`: it is not known.
+    pub slice: Option<Nanos>,
     /// Has it become active since the last look?
     pub fresh: bool,
 }
@@ -72,6 +78,8 @@ pub struct TaskView {
     pub priority: u8,
     /// Its I/O load, thousandths.
     pub load: u64,
+    /// Has its vCPU been active for a heartbeat since it was sent there?
+    pub settled: bool,
 }
 
 /// A vCPU that tasks may go to: what is left of its slice, how many of them it has.
@@ -102,7 +110,7 @@ pub fn moves(params: &MigraterParams, vcpus: &[VcpuView], tasks: &[TaskView]) ->
     let mut places = places(params, vcpus, tasks, &leaving);
     let mut moves = Vec::with_capacity(leaving.len());
     if places.is_empty() {
-        return soon(vcpus, &leaving);
+        return soon(params, vcpus, &leaving);
     }
     let part = tasks.len().div_ceil(places.len());
     let mut next = 0;
@@ -133,7 +141,9 @@ fn leaving(
     let why = |task: &TaskView| {
         let view = vcpus.iter().find(|view| view.vcpu == task.vcpu)?;
         match view.activity {
-            Activity::Active { left: Some(left) } if left < params.push => Some(Why::Push),
+            Activity::Active { left: Some(left) } => {
+                (left < params.push && task.settled).then_some(Why::Push)
+            }
             Activity::Inactive { .. } => Some(Why::Pull),
             _ => None,
         }
@@ -167,27 +177,29 @@ fn places(
     };
     let good = with(params.worth);
     let pushed = leaving.iter().any(|(_, why)| *why == Why::Push);
-    if !good.is_empty() || (pushed && !returning(vcpus).is_empty()) {
+    if !good.is_empty() || (pushed && !returning(params, vcpus).is_empty()) {
         return good;
     }
     with(params.push)
 }
 
-/// The vCPUs about to be active, the first to be so first.
-fn returning(vcpus: &[VcpuView]) -> Vec<(Nanos, u32)> {
+/// The vCPUs about to be active, the first to be so first; without those whose tasks have to leave at the
+/// first beat already.
+fn returning(params: &MigraterParams, vcpus: &[VcpuView]) -> Vec<(Nanos, u32)> {
+    let stays = |view: &&VcpuView| view.slice.is_none_or(|slice| slice >= params.push);
     let back = |view: &VcpuView| match view.activity {
         Activity::Inactive { back: Some(back) } => Some((back, view.vcpu)),
         _ => None,
     };
-    let mut soon: Vec<_> = vcpus.iter().filter_map(back).collect();
+    let mut soon: Vec<_> = vcpus.iter().filter(stays).filter_map(back).collect();
     soon.sort_unstable();
     soon
 }
 
 /// No active vCPU has time left: those whose slices end go where one is about to begin, round and round
 /// the first that are back, if that is sooner than where they are.
-fn soon(vcpus: &[VcpuView], leaving: &[(TaskView, Why)]) -> Vec<Move> {
-    let returning = returning(vcpus);
+fn soon(params: &MigraterParams, vcpus: &[VcpuView], leaving: &[(TaskView, Why)]) -> Vec<Move> {
+    let returning = returning(params, vcpus);
     let pushed = leaving.iter().filter(|(_, why)| *why == Why::Push);
     let away = |vcpu: u32| {
         let from = vcpus.iter().find(|view| view.vcpu == vcpu);

@@ -10,6 +10,7 @@ fn active(vcpu: u32, left: Nanos) -> VcpuView {
         vcpu,
         activity: Activity::Active { left: Some(left) },
         away: Some(11 * MS),
+        slice: Some(11 * MS),
         fresh: false,
     }
 }
@@ -19,6 +20,7 @@ fn away(vcpu: u32, back: Nanos) -> VcpuView {
         vcpu,
         activity: Activity::Inactive { back: Some(back) },
         away: Some(11 * MS),
+        slice: Some(11 * MS),
         fresh: false,
     }
 }
@@ -29,6 +31,7 @@ fn task(task: u64, vcpu: u32, load: u64) -> TaskView {
         vcpu,
         priority: 0,
         load,
+        settled: true,
     }
 }
 
@@ -123,6 +126,35 @@ fn with_no_time_left_anywhere_the_vcpu_about_to_be_active_gets_it() {
     assert_eq!(decided(&vcpus, &tasks), []);
 }
 
+/// On a host whose slices end before a heartbeat is over, or where every other one does.
+#[test]
+fn a_vcpu_about_to_be_active_for_less_than_the_threshold_gets_nothing() {
+    let params = MigraterParams::default();
+    let tasks = [task(7, 0, 900)];
+    let mut vcpus = [active(0, 0), away(1, 2 * MS), away(2, 300 * US)];
+    vcpus[2].slice = Some(params.push - 1);
+    assert_eq!(decided(&vcpus, &tasks), [(7, 1, Why::Soon)]);
+    vcpus[2].slice = Some(params.push);
+    assert_eq!(decided(&vcpus, &tasks), [(7, 2, Why::Soon)]);
+    vcpus[1].slice = Some(0);
+    vcpus[2].slice = Some(0);
+    assert_eq!(decided(&vcpus, &tasks), []);
+    // Then an active one with some time will do.
+    vcpus[1] = active(1, MS);
+    assert_eq!(decided(&vcpus, &tasks), [(7, 1, Why::Push)]);
+}
+
+#[test]
+fn a_task_is_not_sent_on_from_where_it_has_hardly_been() {
+    let mut tasks = [task(7, 0, 900)];
+    tasks[0].settled = false;
+    let ends = [active(0, 0), active(1, 9 * MS)];
+    assert_eq!(decided(&ends, &tasks), []);
+    // Where its vCPU is gone, it cannot settle.
+    let gone = [away(0, 8 * MS), active(1, 9 * MS)];
+    assert_eq!(decided(&gone, &tasks), [(7, 1, Why::Pull)]);
+}
+
 #[test]
 fn a_vcpu_just_back_takes_one_of_too_many() {
     let tasks = [task(7, 0, 500), task(8, 0, 900)];
@@ -148,6 +180,7 @@ fn unknown_slices_are_long_and_keep_their_tasks() {
 fn any_vcpus() -> impl Strategy<Value = Vec<VcpuView>> {
     let one = (0u8..4, 0..20 * MS, any::<bool>()).prop_map(|(kind, time, fresh)| VcpuView {
         away: fresh.then_some(9 * MS),
+        slice: fresh.then_some(time),
         vcpu: 0,
         activity: match kind {
             0 => Activity::Absent,
@@ -174,7 +207,7 @@ proptest! {
     ) {
         let params = MigraterParams::default();
         let tasks: Vec<_> = (0..).zip(tasks).map(|(task, (vcpu, load, priority))| TaskView {
-            task, vcpu: vcpu % vcpus.len() as u32, priority, load,
+            task, vcpu: vcpu % vcpus.len() as u32, priority, load, settled: load % 4 > 0,
         }).collect();
         let moves = moves(&params, &vcpus, &tasks);
         let mut seen = std::collections::BTreeSet::new();

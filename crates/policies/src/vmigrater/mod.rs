@@ -38,6 +38,8 @@ struct Task {
     vcpu: u32,
     priority: u8,
     detector: Detector,
+    /// Has its vCPU been active for a heartbeat since it was sent there?
+    settled: bool,
 }
 
 /// The decisions of vMigrater in one guest.
@@ -79,6 +81,7 @@ impl Core {
         let on_it = self.tasks.values_mut().filter(|task| task.vcpu == vcpu);
         for task in on_it {
             task.detector.beat(&self.params, now, beat == Beat::Regular);
+            task.settled |= beat == Beat::Regular;
         }
         beat
     }
@@ -114,6 +117,7 @@ impl Core {
             vcpu,
             priority,
             detector,
+            settled: true,
         };
         self.tasks.insert(task, known);
     }
@@ -199,6 +203,7 @@ impl Core {
             vcpu,
             activity: monitor.activity(&self.params, now),
             away: monitor.away(),
+            slice: monitor.whole(&self.params),
             fresh: self.fresh[vcpu as usize],
         };
         let vcpus: Vec<_> = (0..).zip(&self.monitors).map(view).collect();
@@ -206,6 +211,9 @@ impl Core {
         self.fresh.fill(false);
         for it in &moves {
             self.task_located(it.task, it.to, now);
+            if let Some(task) = self.tasks.get_mut(&it.task) {
+                task.settled = false;
+            }
         }
         moves
     }
@@ -217,6 +225,7 @@ impl Core {
             vcpu: task.vcpu,
             priority: task.priority,
             load: task.detector.load(),
+            settled: task.settled,
         })
     }
 }

@@ -90,6 +90,29 @@ fn nothing_moves_where_nothing_is_shared() {
 }
 
 #[test]
+fn a_task_has_settled_once_its_vcpu_was_active_for_a_heartbeat() {
+    let mut guest = Guest::new(2, 2, 12 * MS);
+    let mut until = 100 * MS;
+    guest.go(until);
+    let before = guest.moves.len();
+    while guest.moves.len() == before {
+        until += 50 * US;
+        guest.go(until);
+    }
+    let sent = guest.moves[before].1;
+    assert_eq!(sent.why, Why::Soon);
+    let core = &mut guest.core;
+    let t = core.params().heartbeat;
+    let settled = |core: &Core| core.bound_tasks().all(|task| task.settled);
+    assert!(!settled(core));
+    let back = until + 2 * MS;
+    assert_eq!(core.heartbeat(sent.to, back, None), Beat::Rescheduled);
+    assert!(!settled(core), "it has hardly been there");
+    assert_eq!(core.heartbeat(sent.to, back + t, None), Beat::Regular);
+    assert!(settled(core));
+}
+
+#[test]
 fn nothing_moves_on_one_vcpu() {
     let mut guest = Guest::new(1, 2, 11 * MS);
     guest.go(SEC);

@@ -11,7 +11,7 @@
 //!
 //! Moving vCPUs costs: there is one resolution of each kind in a period. Where cpusets divide a host, there is one in
 //! each part, since no vCPU may go from one to another. One pair for slices is our
-//! reading; the dissertation swaps "some". Siblings are not brought together. A swap holds for a
+//! reading; the dissertation swaps "some". Siblings may change places, and are not brought together. A swap holds for a
 //! period: it resolves the conflicts of that one. What a VM leaves to all others, since its bucket is
 //! full ([`elb`](super::elb)), claims no pCPU's time: VMs that leave all they have take no part, and neither do those that
 //! Jupiter is off for: their slices are predictions that have failed, and hold for nobody. If
@@ -144,10 +144,9 @@ impl<'a, 'b> Layout<'a, 'b> {
         vcpu.allowed.contains(gone.cpu) && !self.on(gone.cpu.index()).iter().any(sibling)
     }
 
+    /// Siblings may, too: where every VM has a vCPU on each pCPU, no others can.
     fn may_swap(&self, one: usize, other: usize) -> bool {
-        self.vcpus[one].vm != self.vcpus[other].vm
-            && self.may_replace(one, other)
-            && self.may_replace(other, one)
+        self.may_replace(one, other) && self.may_replace(other, one)
     }
 
     fn swap(&mut self, one: usize, other: usize) {
@@ -322,15 +321,18 @@ mod tests {
         assert_eq!(layout(&mut vcpus, &whole()).spread_low_latencies(2), [0; 0]);
     }
 
+    /// Each VM has a vCPU on each pCPU, as many have on hosts where they have as many vCPUs as there are pCPUs.
     #[test]
-    fn siblings_are_not_brought_together() {
+    fn siblings_change_places_and_are_not_brought_together() {
         let mut vcpus = [
             vcpu(0, 0, 0, 90 * MS),
-            vcpu(1, 1, 0, 90 * MS),
+            vcpu(1, 1, 0, 80 * MS),
             vcpu(2, 0, 1, 10 * MS),
-            vcpu(3, 1, 1, 10 * MS),
+            vcpu(3, 1, 1, 20 * MS),
         ];
-        assert_eq!(layout(&mut vcpus, &whole()).even_out_slices(10), [0; 0]);
+        let moved = layout(&mut vcpus, &whole()).even_out_slices(10);
+        assert_eq!(moved, [0, 2]);
+        assert_eq!(vcpus.map(|vcpu| vcpu.cpu.0), [1, 0, 0, 1]);
     }
 
     /// The pCPU with the most is in one part, that with the least in another: what can be done in the first is done, and

@@ -51,6 +51,17 @@ impl Parameter {
     ) -> Self {
         Self::new(path, meaning, value, source, "fixed")
     }
+
+    /// The same for a whole number of this unit.
+    pub const fn fixed_number(
+        path: &'static str,
+        meaning: &'static str,
+        value: u64,
+        unit: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self::fixed(path, meaning, Value::Number(value as f64, unit), source)
+    }
 }
 
 /// A parameter's value with its unit.

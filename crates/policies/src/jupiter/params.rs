@@ -96,9 +96,7 @@ impl JupiterParams {
 
 /// Its numbers that cannot be set.
 pub fn constants() -> Vec<Parameter> {
-    let of = |key, meaning, value: u64, unit, source| {
-        Parameter::fixed(key, meaning, Value::Number(value as f64, unit), source)
-    };
+    let of = Parameter::fixed_number;
     vec![
         of(
             "corun_policies::jupiter::dats::FLOOR",

@@ -84,9 +84,7 @@ impl MigraterParams {
 
 /// Its numbers that cannot be set.
 pub fn constants() -> Vec<Parameter> {
-    let of = |path, meaning, value: u64, unit, source| {
-        Parameter::fixed(path, meaning, Value::Number(value as f64, unit), source)
-    };
+    let of = Parameter::fixed_number;
     vec![
         of(
             "corun_policies::vmigrater::monitor::BRIEF",

@@ -109,9 +109,7 @@ impl VsmtIoParams {
 
 /// Its numbers that cannot be set.
 pub fn constants() -> Vec<Parameter> {
-    let of = |path, meaning, value: u64, unit, source| {
-        Parameter::fixed(path, meaning, Value::Number(value as f64, unit), source)
-    };
+    let of = Parameter::fixed_number;
     vec![
         of(
             "corun_policies::vsmtio::ltcr::FAILS",

@@ -476,7 +476,7 @@ static inline void group_weigh_all(u64 now)
 	}
 }
 
-/* Tasks that are parked (quota.h) are looked at so much later than they were to be, at most, ns. */
+/* A look at parked tasks (quota.h) that is so late does not come any more, ns (assumed). */
 #define RELEASE_OVERDUE 100000000ull
 
 /*

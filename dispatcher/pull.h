@@ -107,9 +107,9 @@ RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 struct pull_rule {
 	u64 lighter_than; /* only tasks with less load; 0: any */
 	u64 before;   /* only tasks that are at an earlier virtual time after a turn, too; 0: any */
-	u64 ahead_of; /* only tasks that are less than a turn ahead of this; 0: any */
 	u32 only;     /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
 	u32 id;	      /* only this task; 0: any */
+	bool due;     /* `before`: only tasks that are less than a turn ahead of it */
 	bool idle;    /* no task that is here may start */
 	bool slowest; /* only the slowest vCPU of a VM (gang_relaxed.h) */
 	bool fill;    /* also tasks that may start only where the pCPU would idle otherwise */
@@ -151,8 +151,7 @@ static inline bool is_owed(struct task_struct *p TRUSTED, u32 load, volatile str
 	u64 turn = fair_turn(load, slice_of(p));
 	u64 vtime = vtime_of(p);
 
-	/* Of the two bounds a rule has one. */
-	return before(vtime, rule->ahead_of ? rule->ahead_of + turn : rule->before - turn);
+	return before(vtime, rule->due ? rule->before + turn : rule->before - turn);
 }
 
 /* Pulls from the queue of `from` the first task that may move and that matches the rule. */
@@ -183,9 +182,9 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 			continue;
 		if (rule->id && id_of(p) != rule->id)
 			continue;
-		if (rule->before && !before(queued_vtime(p), rule->before))
+		if (rule->before && !rule->due && !before(queued_vtime(p), rule->before))
 			break;
-		if ((rule->before || rule->ahead_of) && !is_owed(p, t->load, rule))
+		if (rule->before && !is_owed(p, t->load, rule))
 			continue;
 		if (rule->between && t->rest)
 			continue;
@@ -394,7 +393,8 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 	store(c->busier_by, more < ~0u ? (u32)more : ~0u);
 	rule->lighter_than = more < last ? more : last;
 	/* A clock may be at 0, which would mean any task. */
-	rule->ahead_of = busier ? shared(busier->vnow) + 1 : 0;
+	rule->before = busier ? shared(busier->vnow) + 1 : 0;
+	rule->due = true;
 	return rule->lighter_than && pull_from(from, cpu, rule);
 }
 
@@ -413,7 +413,7 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 	bool behind;
 
 	rule->lighter_than = 0;
-	rule->ahead_of = 0;
+	rule->due = false;
 	rule->before = fair_current(c, now) - fair_span(c, NO_LOAD, knobs.balance_interval / 2);
 	behind = other && before(shared(other->cur_vtime), rule->before);
 	store(c->behind, behind);

@@ -189,7 +189,7 @@ pub(super) fn overcommit(overcommit: &Overcommit) -> String {
     let like = chosen.map_or_else(String::new, |names| format!(" like {names}"));
     match more {
         0 => format!(
-            "Under {policy} no VM{like} more fits: the next one brings a VM's ready time above {target}."
+            "Under {policy} no other VM{like} fits: the next one brings a VM's ready time above {target}."
         ),
         _ => format!(
             "Under {policy} {least}{more} more {vms}{like} ({} vCPUs per pCPU) {verb} every VM's ready \

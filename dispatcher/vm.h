@@ -47,6 +47,21 @@ static inline void vm_begins(struct vm_ctx *vm)
 		store(vm->llc, number % knobs.llcs);
 }
 
+/*
+ * VM `id` has just claimed `slot`. A sibling that appeared at the same time may have claimed
+ * another one: where a slot before that became free in between, the two found different ones. Then
+ * this one is given up, unless the sibling is counted in it by now. Whoever claims last sees the
+ * other's claim. If both see it, both may give up: no vCPU is counted in either then, and both look
+ * again when they are queued next. Both cannot keep theirs: each is counted only after it tried to
+ * give its own up.
+ */
+static inline u32 only_slot(struct vm_ctx *vm, u32 slot, u32 id)
+{
+	u32 twin = find_twin(id, slot);
+
+	return twin != NO_VM && free_slot(vm, id) ? twin : slot;
+}
+
 /* The slot of VM `id`, claimed if it is new; NO_VM if the table is full. */
 static inline u32 vm_slot(u32 id)
 {
@@ -66,9 +81,11 @@ static inline u32 vm_slot(u32 id)
 		if (!vm)
 			break;
 		seen = exchange_if_zero(vm->id, id);
-		if (seen == 0)
+		if (seen == 0) {
 			vm_begins(vm);
-		if (seen == 0 || seen == id)
+			return only_slot(vm, slot, id);
+		}
+		if (seen == id)
 			return slot;
 	}
 	return NO_VM;

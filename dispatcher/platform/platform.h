@@ -278,6 +278,30 @@ static inline u32 find_slot(u32 id, bool or_free)
 	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, or_free));
 }
 
+static inline u32 raw_find_twin(u32 id, u32 own)
+{
+	u32 found = NO_VM;
+	u32 i;
+
+	repeat (i, MAX_VMS) {
+		u32 slot = (id + i) % MAX_VMS;
+		struct vm_ctx *vm = vm_at(slot);
+
+		if (slot != own && vm && *(volatile u32 *)&vm->id == id) {
+			found = slot;
+			break;
+		}
+	}
+	return found;
+}
+
+/* A slot other than `own` that holds VM `id`, too; NO_VM if there is none. One input, as
+ * find_slot(). */
+static inline u32 find_twin(u32 id, u32 own)
+{
+	return (u32)tap_in(IN_VM_SLOT, raw_find_twin(id, own));
+}
+
 static inline u32 raw_active_slot(u32 from)
 {
 	u32 found = NO_VM;

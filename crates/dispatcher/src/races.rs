@@ -219,6 +219,55 @@ fn nobody_is_counted_in_the_slot_of_another_vm() {
     assert_eq!(seats(&native, slot), (VM, 1));
 }
 
+/// A sibling that came at the same moment has claimed slot [`OTHER`], since [`VM`]'s was another VM's until now. A vCPU
+/// that claims [`VM`]'s sees that once it has, and joins the sibling; `then` is what else happens before it could give
+/// its own slot up. Returns the slot in which it is counted.
+fn claims_beside_a_sibling(native: &mut Native<Host>, then: fn(&mut VmCtx)) -> u32 {
+    native.exit_task(0, 0);
+    let late = add_vcpu(native, 1);
+    let (own, twin) = (VM as usize, OTHER as usize);
+    let slots = native.vms();
+    let does = Box::new(move |_: &mut Host| {
+        // SAFETY: as in between(): slots of the table, and the native build works on neither while it asks.
+        let (own, twin) = unsafe {
+            (
+                &mut *slots.wrapping_add(own),
+                &mut *slots.wrapping_add(twin),
+            )
+        };
+        (twin.id, twin.vcpus) = (VM, 1);
+        then(own);
+    });
+    // It has not found its VM, and then a free slot, whose owner it reads as it claims it.
+    native.services().between = Some(Between {
+        when: When::Read(FETCHED, 0),
+        does,
+    });
+    native.select_cpu(0, 0, late, 0, None);
+    assert!(
+        native.services().between.is_none(),
+        "nobody came in between"
+    );
+    native.task(late).ctx.vm
+}
+
+#[test]
+fn two_that_come_at_once_share_a_slot() {
+    let mut native = host(1);
+    let slot = claims_beside_a_sibling(&mut native, |_| {});
+    assert_eq!(slot, OTHER);
+    assert_eq!(seats(&native, OTHER), (VM, 2));
+    assert_eq!(seats(&native, VM), (0, 0), "given up");
+}
+
+#[test]
+fn a_slot_in_which_a_sibling_is_counted_is_not_given_up() {
+    let mut native = host(1);
+    let slot = claims_beside_a_sibling(&mut native, |own| own.vcpus = 1);
+    assert_eq!(slot, VM);
+    assert_eq!(seats(&native, VM), (VM, 2));
+}
+
 #[test]
 fn the_last_of_a_vm_frees_its_slot() {
     let mut native = host(2);

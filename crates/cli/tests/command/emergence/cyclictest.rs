@@ -45,9 +45,9 @@ pub fn section() -> Section {
         ],
         mechanism: "A task that wakes goes first if it is eligible and no slice protects the current task. Otherwise \
                     it waits for the end of that slice, or of slices before its own.",
-        differs: "The mean. The source's run is 63 s long, with 22,679 wake-ups, ours have 1440: the longest of a few \
-                  is shorter. The source's median may itself contain waits. What hackbench's messages cost there is \
-                  not given. An earlier form of this scenario had the mean at 32 us, but its hackbench was not \
+        differs: "The mean. The source's run is 63 s long, with 22,679 wake-ups; ours have 1440, and the longest of a \
+                  few is shorter. The source's median may itself contain waits. What hackbench's messages cost there \
+                  is not given. An earlier form of this scenario had the mean at 32 us, but its hackbench was not \
                   hackbench: the receivers of a group shared one queue, which woke a sender for each item taken.",
     }
 }

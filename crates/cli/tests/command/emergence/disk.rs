@@ -129,7 +129,7 @@ pub fn section() -> Section {
                   16.04, the paper's host. An earlier version of this model, in which CFQ did not count ticks, had \
                   medians of 10 to 37. With 5 seeds the median was 3.8, so there are 21 now. The paper does not say \
                   how 20 and 80 % were set (by weights here; limits of CPU time are not modelled). Linux 4.4 does not \
-                  wait on SSDs: that one VM gets so little there comes from its competitor's turn of 100 ms, against \
-                  which it has single requests.",
+                  wait on SSDs. One VM gets so little there because it has single requests against its competitor's \
+                  turn of 100 ms.",
     }
 }

@@ -107,6 +107,6 @@ pub fn section() -> Section {
                   first run. That run failed: queues woke one sender for each item that was taken, and that sender \
                   went first. So there was a turn per message, the mean wait was 17 to 25 us, and hackbench gained 15 \
                   to 19 %. Linux wakes all that wait for room in a Unix socket at once, when three quarters of it are \
-                  free (`unix_writable()`), which programs can state now.",
+                  free (`unix_writable()`), which a scenario's programs can express now.",
     }
 }

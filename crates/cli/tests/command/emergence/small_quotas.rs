@@ -64,6 +64,6 @@ pub fn section() -> Section {
                   us, with which (tried by hand) the group has 481 and 491 ms, since less is left in the end. In a \
                   first attempt the 63 were vCPUs of the VM, whose kernel makes a wake-up 5.4 us long: the computing \
                   thread did 62 %, and the group had 480 ms. The source's are threads. Before 5.4 the group had 88 ms, \
-                  because what a CPU keeps expired; that is not modelled.",
+                  because what a CPU kept expired; that is not modelled.",
     }
 }

@@ -318,7 +318,7 @@ const HEAD: &str = "<!-- SPDX-License-Identifier: GPL-2.0-only -->
 <!-- Made by `CORUN_UPDATE=1 cargo test -p corun --test command placement`; the text is in crates/cli/tests/command/placement.rs. -->
 # Placement against the kernels themselves
 
-Which pCPU a vCPU wakes up on, and when balancing moves it, decides whether siblings share a pCPU. That in turn
+Which pCPU a vCPU wakes up on, and when balancing moves it, decide whether siblings share a pCPU. That in turn
 decides what policies gain over the kernel's own scheduler. The simulator's CFS and EEVDF are written from the
 kernel's sources. Here they are compared with four kernels: Linux 2.6.33.3 (the balance-scheduling paper's host) and
 4.19.1 (Jupiter's), built from source, and Debian's 6.12.117 and 7.2.13 (EEVDF). These were booted in an emulator that

@@ -21,22 +21,23 @@ HEAD = """<!-- SPDX-License-Identifier: GPL-2.0-only -->
 <!-- Made by testbed/e2e/predict.py; edit it there. -->
 # Prediction and outcome
 
-Does a replay of a recording tell what a policy will do? In the testbed, an emulated host of two pCPUs with
-real Linux and real KVM guests, the same VMs were recorded for 3 s under the kernel's own scheduler and then
-under corun's policies, in {runs} boots. *Predicted* is what `corun compare` makes of the first recording under
-the policy, *outcome* what the recording under that policy shows, *as before* what was so under the kernel's
-scheduler: a prediction that is no better than that is worth nothing. Medians over boots. *Run* and *ready*
-are shares of a vCPU's time, averaged over the VM's two vCPUs; *of the VMs* is a VM's part of what all VMs ran.
+Does a replay of a recording tell what a policy will do? In the testbed, an emulated host of two pCPUs with real Linux
+and real KVM guests, the same VMs were recorded for 3 s under the kernel's own scheduler and then under corun's
+policies, in {runs} boots. *Predicted* is what `corun compare` makes of the first recording under the policy, *outcome*
+what the recording under that policy shows. *As before* is what was so under the kernel's scheduler: a prediction that
+is no better than that is worth nothing. All values are medians over boots. *Run* and *ready* are shares of a vCPU's
+time, averaged over the VM's two vCPUs; *of the VMs* is a VM's part of what all VMs ran.
 
-*Not vCPUs* is the part of both pCPUs that no vCPU had: an emulated host is some 20 times slower than hardware,
-and so is corun's daemon. No replay predicts that, and it is missing from every VM's run time. (This table found
-a daemon that took up to half of both pCPUs here, for it copied a table at every look.)
+*Not vCPUs* is the part of both pCPUs that no vCPU had. An emulated host is some 20 times slower than hardware, and so
+is corun's daemon. No replay predicts that, and it is missing from every VM's run time. (This table revealed a daemon
+that took up to half of both pCPUs here, because it copied a table at every look.)
 
-Measured on 30 November 2026, on a machine on which all that the emulated host does for a guest takes two to three times as
-long as on that of 28 November, where predictions had been off by 0.5, 1.7 and 1.1 points of run and ready time. Replays that
-let siblings at a barrier run ahead of each other, as all did until then, were off by 2.1, 1.3 and 2.3 points here
-([advise](advise.md#what-a-recording-cannot-tell)). What AQL tells vCPUs apart by is not in a recording, as `corun compare` says:
-to the replay all are alike, and whether its pools stack siblings is chance (*meeting*: 0, 0 and 100 % for 68).
+These values were measured on 30 November 2026, on a machine on which all that the emulated host does for a guest
+takes two to three times as long as on that of 28 November. There, predictions had been off by 0.5, 1.7 and 1.1 points
+of run and ready time. Replays that let siblings at a barrier run ahead of each other, as all did until then, were off
+by 2.1, 1.3 and 2.3 points here ([advise](advise.md#what-a-recording-cannot-tell)). What AQL uses to distinguish vCPUs
+is not in a recording, as `corun compare` says. To the replay all are alike, and whether its pools stack siblings is
+chance (*meeting*: 0, 0 and 100 % instead of 68).
 
     testbed/e2e/run.sh out/predict predict
     testbed/e2e/predict.py out/predict/predict target/release/corun docs/prediction.md

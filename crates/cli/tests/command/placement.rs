@@ -318,74 +318,83 @@ const HEAD: &str = "<!-- SPDX-License-Identifier: GPL-2.0-only -->
 <!-- Made by `CORUN_UPDATE=1 cargo test -p corun --test command placement`; the text is in crates/cli/tests/command/placement.rs. -->
 # Placement against the kernels themselves
 
-Which pCPU a vCPU wakes up on, and when balancing moves it, decides whether siblings share a pCPU, and with that what
-policies are worth beside the kernel's own scheduler. The simulator's CFS and EEVDF are written from the kernel's sources.
-Here they are held against kernels: Linux 2.6.33.3 (the balance-scheduling paper's host) and 4.19.1 (Jupiter's), built
-from source, and Debian's 6.12.117 and 7.2.13 (EEVDF). They were booted in an emulator that counts instructions
-(`testbed/placement/measure.py`): groups of threads stand for VMs, a thread for a vCPU.
+Which pCPU a vCPU wakes up on, and when balancing moves it, decide whether siblings share a pCPU. That in turn
+decides what policies gain over the kernel's own scheduler. The simulator's CFS and EEVDF are written from the
+kernel's sources. Here they are compared with four kernels: Linux 2.6.33.3 (the balance-scheduling paper's host) and
+4.19.1 (Jupiter's), built from source, and Debian's 6.12.117 and 7.2.13 (EEVDF). These were booted in an emulator that
+counts instructions (`testbed/placement/measure.py`). A group of threads stands for a VM, and each thread for a vCPU.
 
-*run* and *ready* are shares of time: on a CPU, and waiting for one. Of the kernel: of one run, or median and range of
-runs whose threads begin at other times; of the simulator: of 8 seeds. Threads of the kernel run a little more, and do
-less in it, since waking takes some 2,000 instructions, which an emulated CPU of twelve takes 24 us for; the simulator
-has its own costs, those of a real host.
+*run* and *ready* are shares of time: on a CPU, and waiting for one. The kernel's values are from one run, or the
+median and range of several runs whose threads begin at different times; the simulator's are from 8 seeds. The
+kernel's threads run a little more and get less done in that time: a wake-up takes some 2,000 instructions, for which
+each of twelve emulated CPUs needs 24 us. The simulator uses the costs of a real host instead.
 
-What it found (November 2026):
+What the comparison found (November 2026):
 
-- Up to 5.4, `wake_affine()` takes a sleeper's load off that of the pCPU where it slept, which does not contain it; the
-  model did not, and pulled sleepers to their waker much too often (*barrier*: 17 % of the time for the threads that meet,
-  25 to 34 % in the kernel, by when they begin).
-- On the quad-core CFS may leave siblings on one pCPU for the whole run (*quad*: 25 to 31 % for threads that meet, three or
-  four of them in turns on one pCPU; 46 % if it does not come to that). It is chance which of the two, and hangs on where
-  they slept before they began: it comes to that in 12 of 18 begins of the kernel and, within 30 to 35 %, in 10 of 40 of the
-  model, where new tasks are spread and, in the kernel, those that sleep at once come to one pCPU. VMs of other scenarios begin
-  as new tasks do. (With vCPUs that begin where they slept by chance the claims were tried, too: no better, [limits](limits.md).)
-- Kernels do not look for an idle pCPU to the end, the models did. Where sleepers fill what hogs leave free (*nearly*,
-  *few*), those waited for 4 % and 9 to 10 % of the time in the model of EEVDF, and for 14 to 18 % and 13 to 14 % in kernels
-  since 6.0, which look at none then (`SIS_UTIL`). What 4.13 to 5.19 do (`SIS_PROP`) hangs on what a look at a pCPU
-  costs: in an emulator of twelve CPUs twelve times as much, so that 4.19 looks at few (*nearly*: 10 %), and so does
-  the model here (`search_cost`), which by a real host's costs finds nearly all (4 %).
-- Who wants to run counts since 5.7, not only who runs: a pCPU whose sleepers often meet is overloaded, and others help
-  (`group_is_overloaded()`); and 6.12.117 and later pull only as often as that brings something (`NI_RANDOM`). The
-  model had neither.
-- A pCPU about to idle looks for work only if it idles for longer than looking takes it (`max_newidle_lb_cost`). In the
-  emulator that is 0.43 to 0.81 ms (read in 7.2.13, with four CPUs and with twelve), about as long as CPUs idle there; so
-  they often do not look. The model knows it as a setting (`newidle_cost`), 0.65 ms here: without it *sleepers* move
-  twice as often.
-- For how long a pCPU idles 7.2.13 learns when it leaves its idle task (`update_rq_avg_idle()`), also if others' balancing brought
-  it one; kernels before, only where one woke up there. So did the model of 7.x.
-- Whoever watches takes time. Until it was changed, `load.c` looked at all threads each 9 ms, with real-time priority. That took an
-  emulated CPU of twelve 20 ms: in *sleepers* under 7.2.13 it had 70 % of a CPU, beside which a hog had what was left, and pushed
-  others about. It looks for 2 % of the time now, and of 6.12.117 and 7.2.13 all is measured anew. Then hogs run for 97 % of
-  the time in *nearly* under 7.2.13 (92 % before), the threads of *two* under 6.12.117 for 43 % (40 %), and those of *four* hardly move: 14
-  and 0 times a second, 105 and 113 before. The older kernels' rows are as they were measured beside the watcher.
+- **A sleeper's load.** Up to 5.4, `wake_affine()` subtracts a sleeper's load from that of the pCPU where it slept,
+  although that load no longer includes it. The model did not, and pulled sleepers to their waker much too often. In
+  *barrier*, the threads that meet ran for 17 % of the time in the model, and for 25 to 34 % in the kernel, depending
+  on when they begin.
+- **Siblings that stay together.** On the quad-core, CFS may leave siblings on one pCPU for the whole run. In *quad*,
+  threads that meet then run for 25 to 31 % of the time, three or four of them taking turns on one pCPU; otherwise for
+  46 %. Chance decides, namely where they slept before they began. It happens in 12 of 18 starts of the kernel, and in
+  10 of 40 of the model (with 30 to 35 %). The reason is that new tasks are spread in the model, while in the kernel
+  tasks that sleep at once come together on one pCPU. VMs of other scenarios begin as new tasks do. (The claims were
+  also tried with vCPUs that begin where chance let them sleep. They came out no better: [limits](limits.md).)
+- **Incomplete searches.** Kernels stop searching for an idle pCPU before they have looked at all of them; the models
+  did not. This shows where sleepers fill what hogs leave free (*nearly*, *few*). Sleepers there waited for 4 % and 9
+  to 10 % of the time in the model of EEVDF, and for 14 to 18 % and 13 to 14 % in kernels since 6.0, which look at no
+  pCPU at all then (`SIS_UTIL`). How far 4.13 to 5.19 search (`SIS_PROP`) depends on what a look at a pCPU costs. In
+  an emulator of twelve CPUs it costs twelve times as much, so 4.19 looks at few (*nearly*: 10 %). So does the model
+  here (`search_cost`). With a real host's costs the model finds nearly all idle pCPUs (4 %).
+- **Overload and pulls.** Since 5.7, the number of tasks that want to run counts, not only of those that run: a pCPU
+  whose sleepers are often awake together is overloaded, and others help (`group_is_overloaded()`). 6.12.117 and later
+  try to pull only as often as that succeeds (`NI_RANDOM`). The model had neither.
+- **Short idle times.** A pCPU about to idle looks for work only if it expects to idle for longer than the search
+  takes (`max_newidle_lb_cost`). In the emulator that is 0.43 to 0.81 ms (read in 7.2.13, with four CPUs and with
+  twelve). CPUs there idle for about as long, so they often do not look. In the model this is a setting
+  (`newidle_cost`), 0.65 ms here; without it *sleepers* move twice as often.
+- **Expected idle time.** 7.2.13 updates its estimate of how long a pCPU idles whenever the pCPU leaves its idle task
+  (`update_rq_avg_idle()`), even if another pCPU's balancing brought it a task. Earlier kernels do so only when a task
+  wakes up there, and so did the model of 7.x.
+- **The cost of watching.** `load.c` used to look at all threads each 9 ms, with real-time priority. Each look took 20
+  ms on one of twelve emulated CPUs. In *sleepers* under 7.2.13 it used 70 % of a CPU, left a hog there only the rest,
+  and pushed other threads about. Now it looks for 2 % of the time, and everything was measured again under 6.12.117
+  and 7.2.13. Since then hogs run for 97 % of the time in *nearly* under 7.2.13 (92 % before), and the threads of
+  *two* under 6.12.117 for 43 % (40 %). Those of *four* hardly move: 14 and 0 times a second, instead of 105 and 113.
+  The older kernels' rows still include the cost of watching.
 
-What is OUT, or agrees in shares only:
+Rows that are OUT, or agree in shares only:
 
-- `load.c`'s threads read their CPU time all along, to know when their work is done. The kernel charges a thread that asks
-  (`task_sched_runtime()` calls `update_curr()`), and under EEVDF whoever is charged makes way at the end of a slice
-  (`update_deadline()`) or, unprotected and not eligible, at once (`did_preempt_short()`). A vCPU is charged at ticks and when others come,
-  as in the model. So sleepers in *busy* under 6.12.117 wait for 1 % of the time, in the model for 14 %. With hogs that read no
-  clock they waited for 29 % (their own work was less exact then: 3 ms a round instead of 1). *busy* and *busy-smt* say nothing
-  about EEVDF's model until threads know their work otherwise; CFS ends slices at ticks only.
-- A round of a sleeper takes an emulated CPU of twelve 0.1 to 0.2 ms more than its work, and CPUs are in the kernel for 2 to 14 % of the
-  time there: hogs run that much less (*sleepers*, *busy*).
-- In *four* the kernels have the four threads of each group on one CPU nearly all the time (94 to 98 % of those that want to run),
-  where nothing moves any more: their threads sleep as they are created, and come to one CPU at once. The model's vCPUs begin
-  spread over the pCPUs, and move until they come to the same state: within four seconds with two of four seeds, within ten with
-  all of them, and then they move 0 times a second (the same scenario with `--set run.warm_up=10s`).
-- There threads of 6.12.117 wait for 48 to 50 % of the time, for 45 % under 7.2.13. Four that have one CPU, and run their round to its end in
-  turn, wait for 38 %, as in the model of 6.12 (44 % in that of 7.x): that load.c's threads are charged as they read their clocks (above)
-  may explain the rest, and *half* under 6.12.117. It was not traced.
+- `load.c`'s threads read their CPU time continuously, to know when their work is done. The kernel charges a thread
+  when it asks (`task_sched_runtime()` calls `update_curr()`). Under EEVDF, a thread that is charged gives way at the
+  end of a slice (`update_deadline()`) or, if it is unprotected and not eligible, at once (`did_preempt_short()`). A
+  vCPU is charged only at ticks and when other tasks arrive, and so it is in the model. Hence sleepers in *busy* under
+  6.12.117 wait for 1 % of the time, and in the model for 14 %. With hogs that read no clock they waited for 29 %
+  (their own work was less exact then: 3 ms a round instead of 1). *busy* and *busy-smt* say nothing about EEVDF's
+  model until threads measure their work in another way. CFS ends slices at ticks only.
+- A sleeper's round takes 0.1 to 0.2 ms more than its work on one of twelve emulated CPUs, and these CPUs spend 2 to
+  14 % of the time in the kernel. Hogs run that much less (*sleepers*, *busy*).
+- In *four*, the kernels have the four threads of each group on one CPU nearly all the time (94 to 98 % of those that
+  want to run), and then nothing moves any more: the threads sleep as soon as they are created, and come together on
+  one CPU at once. The model's vCPUs begin spread over the pCPUs, and move until they reach the same state: within
+  four seconds with two of four seeds, within ten with all of them. From then on they move 0 times a second (the same
+  scenario with `--set run.warm_up=10s`).
+- In *four*, threads wait for 48 to 50 % of the time under 6.12.117, and for 45 % under 7.2.13. If four threads share
+  one CPU and each completes its round in turn, they wait for 38 %, as in the model of 6.12 (44 % in that of 7.x). The
+  rest, and *half* under 6.12.117, may be because load.c's threads are charged when they read their clocks (above).
+  This was not traced.
 
 ";
 
 const INSIDE: &str = "## Inside a simulated guest
 
-Guests have kernels of their own, whose scheduler is a simpler model of the same CFS (4.13 to 5.4). Here the threads of Linux
-4.19.1's scenarios are those of one VM that has each pCPU to itself; what is compared is the share of time that a thread
-computes. Without balancing between busy vCPUs, who had one alone among *hogs* had it for ever, and the two groups came to 60 to
-67 % and 33 to 50 %. *barrier* is OUT by less than a per cent: of the kernel that is one run of 25 %, where others, whose threads began
-at other times, came to as much as 34 %. The host's own model of CFS comes to 30 % (27 to 33).
+A guest's kernel has a scheduler of its own: in the simulator, a simpler model of the same CFS (4.13 to 5.4). Here the
+threads of Linux 4.19.1's scenarios are those of one VM that has each pCPU to itself. What is compared is the share of
+time for which a thread computes. Without balancing between busy vCPUs, a thread of *hogs* that had a vCPU to itself
+kept it for ever, and the two groups came to 60 to 67 % and 33 to 50 %. *barrier* is OUT by less than a per cent: the
+kernel's value is one run of 25 %, and other runs, whose threads began at other times, came to as much as 34 %. The
+host's own model of CFS comes to 30 % (27 to 33).
 
 ";
 

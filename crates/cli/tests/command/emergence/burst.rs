@@ -41,8 +41,8 @@ pub fn section() -> Section {
     Section {
         title: "A quota with and without burst",
         scenario: "burst",
-        paper: "Linux 5.14, \"sched/fair: Introduce the burstable CFS controller\": wake-up latencies of schbench, us, which \
-                uses 5 CPUs on average of a quota of 6, in bursts of 200 ms of CPU time.",
+        paper: "Linux 5.14, \"sched/fair: Introduce the burstable CFS controller\": wake-up latencies of schbench, us. \
+                It uses 5 CPUs on average, of a quota of 6, in bursts of 200 ms of CPU time.",
         verdict: "yes; under CFS, the source's scheduler, the 99 % are four times as long, and the longest wait a third",
         heads: &["setting", "50 %", "99 %", "longest"],
         rows: vec![
@@ -53,11 +53,13 @@ pub fn section() -> Section {
             ours("cfs", "burst"),
             ours("eevdf", "burst"),
         ],
-        mechanism: "Some periods see three bursts, 600 ms, and a pCPU has its part of the quota in pieces of 5 ms, of which \
-                    it gives back what is left beyond 1 ms: some pCPUs find nothing left although others have not used theirs \
-                    up. Then who computes or wakes there waits until something is given back, or for the next period.",
-        differs: "The kernel is that of 2021 (`cfs`). Waits are those of vCPUs for their pCPU, in the midst of a request, \
-                  too; schbench has the wake-ups only. Between two bursts are 39.9 ms, since with 40, tried first, every seed has the \
-                  same two and a half bursts in each period and throttles nobody, for ever; schbench keeps time less well.",
+        mechanism: "Some periods see three bursts, 600 ms. A pCPU takes its part of the quota in pieces of 5 ms and \
+                    gives back what is left beyond 1 ms, so some pCPUs find nothing left although others have not used \
+                    theirs up. A vCPU that computes or wakes there waits until something is given back, or for the \
+                    next period.",
+        differs: "The kernel is that of 2021 (`cfs`). Waits are those of vCPUs for their pCPU, including those in the \
+                  midst of a request; schbench counts only wake-ups. There are 39.9 ms between two bursts. With 40, \
+                  tried first, every seed has the same two and a half bursts in each period and never throttles \
+                  anybody; schbench's timing is less exact.",
     }
 }

@@ -33,8 +33,9 @@ pub fn section() -> Section {
     Section {
         title: "Wake-ups beside hackbench",
         scenario: "cyclictest",
-        paper: "Linux commit 78cde54ea5f0, first column: latencies of cyclictest beside hackbench of two groups, each in a control \
-                group, on 8 CPUs. Its median, 56 us, is the way from the timer to the task; what is beyond it is the scheduler's.",
+        paper: "Linux commit 78cde54ea5f0, first column: latencies of cyclictest beside hackbench of two groups, each \
+                in a control group, on 8 CPUs. Its median, 56 us, is the path from the timer to the task; what exceeds \
+                it is due to the scheduler.",
         verdict: "the 99 % and the longest: yes; the mean is three times as long",
         heads: &["beyond the median, us", "source", "ours"],
         rows: vec![
@@ -42,11 +43,11 @@ pub fn section() -> Section {
             row("99 %", "991", wait("p99")),
             row("longest", "4,638", wait("max")),
         ],
-        mechanism: "Who wakes goes first, if it is eligible and no slice protects the current task; else it waits for the end of \
-                    that, or of slices before it.",
-        differs: "The mean. The source's run is 63 s long, with 22,679 wake-ups, ours have 1440: the longest of a few is shorter. \
-                  The median over there may hold waits, too. What hackbench's messages cost there is not given. An earlier form of \
-                  this scenario had the mean at 32 us, but its hackbench was none: the receivers of a group shared one queue, \
-                  which woke a sender for each item taken.",
+        mechanism: "A task that wakes goes first if it is eligible and no slice protects the current task. Otherwise \
+                    it waits for the end of that slice, or of slices before its own.",
+        differs: "The mean. The source's run is 63 s long, with 22,679 wake-ups; ours have 1440, and the longest of a \
+                  few is shorter. The source's median may itself contain waits. What hackbench's messages cost there \
+                  is not given. An earlier form of this scenario had the mean at 32 us, but its hackbench was not \
+                  hackbench: the receivers of a group shared one queue, which woke a sender for each item taken.",
     }
 }

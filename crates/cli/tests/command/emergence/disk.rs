@@ -109,29 +109,27 @@ pub fn section() -> Section {
             row("(c) ratio", "5.8 ×", &ratio),
             row("(c) MB/s", "n. g.", &held),
         ],
-        mechanism: "A reader whose vCPU is off its pCPU neither hears of its data nor asks for more. \
-                    CFQ waits 8 ms for it and then serves the other, a seek away, who is off its \
-                    pCPU soon. (c): CFS stops a vCPU at a tick only, so the smaller VM's slice of \
-                    4.4 ms mostly lasts 8 ms, two ticks; and CFQ of Linux 4.4 counts ticks, too, so its \
-                    wait of 8 ms lasts 4 to 8 ms. So CFQ gives the larger VM up in every pause, and \
-                    the smaller one, which asked in its own slice, gets its turn, but is off by the \
-                    time it is answered. With 1000 ticks per second CFQ outwaits the pauses, and \
-                    the larger VM keeps its slice of 100 ms.",
-        differs: "(a) The paper does not name the disk of this experiment; its section 5 uses the hard \
-                  disk only where CFQ's waiting matters. A hard disk reads on into its buffer while \
-                  the reader is off, and serves it faster afterwards; without that buffer (a unit \
-                  test) it loses more than half. (b) 16 KiB reads with read-ahead of 128 KB make \
-                  long runs between two seeks; the paper does not give SysBench's block size or \
-                  file layout. Whether the two readers are active at the same time or in turns, the \
-                  seed decides; ranges show it. (c) hangs on the slices and ticks. The host's 250 \
-                  ticks per second are Ubuntu 16.04's, the paper's host; that CFQ counts them was \
-                  missing in an earlier version of this model, whose medians were 10 to 37. With 5 \
-                  seeds the median was 3.8, so there are 21 now. The paper does not say how 20 and \
-                  80 % were set (weights, as here; limits of CPU time are not modelled). \"The same \
-                  I/O bandwidth quota\" is read as equal weights: limits of 75 MB/s or less, tried \
-                  by hand, leave nothing of the loss in (a), so the paper's cannot have been in \
-                  force there. QEMU's worker threads, each a queue of its own to CFQ, are \
-                  not modelled, and the host's page cache is left out. Linux 4.4 does not wait on SSDs; that one VM \
-                  gets so little there is its turn of 100 ms against single requests.",
+        mechanism: "A reader whose vCPU is off its pCPU neither learns of its data nor asks for more. CFQ waits 8 ms \
+                    for it and then serves the other reader, a seek away, whose vCPU is soon off its pCPU in turn. \
+                    (c): CFS stops a vCPU only at a tick, so the smaller VM's slice of 4.4 ms mostly lasts 8 ms, two \
+                    ticks. CFQ of Linux 4.4 counts ticks, too, so its wait of 8 ms lasts 4 to 8 ms. Hence CFQ gives up \
+                    waiting for the larger VM in every pause. The smaller VM, which asked in its own slice, gets its \
+                    turn, but is off its pCPU by the time it is answered. With 1000 ticks per second CFQ outlasts the \
+                    pauses, and the larger VM keeps its slice of 100 ms.",
+        differs: "\"The same I/O bandwidth quota\" is read as equal weights: limits of 75 MB/s or less, tried by hand, \
+                  leave nothing of the loss in (a), so they cannot have been in force in the paper. QEMU's worker \
+                  threads, each a queue of its own to CFQ, are not modelled, and the host's page cache is left out.\n\n\
+                  - (a) The paper does not name the disk of this experiment; its section 5 uses the hard disk only \
+                  where CFQ's waiting matters. A hard disk reads ahead into its buffer while the reader is off its \
+                  pCPU, and serves it faster afterwards. Without that buffer (a unit test) it loses more than half.\n\
+                  - (b) 16 KiB reads with read-ahead of 128 KB make long runs between two seeks; the paper does not \
+                  give SysBench's block size or file layout. The seed decides whether the two readers are active at \
+                  the same time or in turns; ranges show it.\n\
+                  - (c) The result depends on slices and ticks. The host's 250 ticks per second are those of Ubuntu \
+                  16.04, the paper's host. An earlier version of this model, in which CFQ did not count ticks, had \
+                  medians of 10 to 37. With 5 seeds the median was 3.8, so there are 21 now. The paper does not say \
+                  how 20 and 80 % were set (by weights here; limits of CPU time are not modelled). Linux 4.4 does not \
+                  wait on SSDs. One VM gets so little there because it has single requests against its competitor's \
+                  turn of 100 ms.",
     }
 }

@@ -85,7 +85,7 @@ pub fn crowd() -> Section {
         scenario: "flush-crowd",
         paper: "Linux 4.16, paravirtual TLB flushes (cover letter, v8): records/s of ebizzy in 1 to 3 VMs of 64 vCPUs on 64 \
                 hardware threads, with flushes by interrupts and with paravirtual ones.",
-        verdict: "by interrupts: yes, more; paravirtual: yes, without the rest of the loss",
+        verdict: "loss by interrupts: yes, a greater one; paravirtual: yes, without the rest of the loss",
         heads: &[
             "VMs",
             "source: interrupts",
@@ -94,12 +94,13 @@ pub fn crowd() -> Section {
             "ours",
         ],
         rows: rows.collect(),
-        mechanism: "Who flushes spins until the last sibling has answered, and one of 63 is off its pCPU for a slice or two. \
-                    Paravirtual flushes only wait for those that run.",
-        differs: "The source does not say whether its numbers are of one VM or of all; taken as of all, since else two VMs \
-                  would do more together than the host can. By interrupts the loss is greater here, and paravirtual flushes \
-                  leave none: ebizzy's threads wait for each other at mmap_sem, too, so that fewer of them flush at a time, \
-                  and its descheduled holder keeps all waiting whatever flushes are like. That lock is left out here. Total \
+        mechanism: "A vCPU that flushes spins until the last sibling has answered, and one of the 63 siblings is off \
+                    its pCPU for a slice or two. Paravirtual flushes wait only for siblings that run.",
+        differs: "The source does not say whether its numbers are for one VM or for all. They are taken as those of \
+                  all, since otherwise two VMs together would do more than the host can. With interrupts the loss is \
+                  greater here, and with paravirtual flushes there is none. In the source, ebizzy's threads also wait \
+                  for each other at mmap_sem, so fewer of them flush at a time, and a descheduled holder of that lock \
+                  keeps all of them waiting, whichever way TLBs are flushed. That lock is left out here. Total \
                   throughput grows a little with paravirtual flushes, since preempted vCPUs need no interrupt.",
     }
 }
@@ -122,9 +123,10 @@ pub fn idle() -> Section {
     Section {
         title: "TLB flushes that wake idle vCPUs",
         scenario: "flush-idle",
-        paper: "Linux 5.3, \"KVM: Boost vCPUs that are delivering interrupts\": records/s of ebizzy in a VM of 8 vCPUs on 8 \
-                hardware threads beside two processes that compute, before (whom KVM lets go first: as since 4.14) and after.",
-        verdict: "yes, ×1.1 to ×2.7 for ×2.5: it hangs on how often ebizzy flushes, which is not given",
+        paper: "Linux 5.3, \"KVM: Boost vCPUs that are delivering interrupts\": records/s of ebizzy in a VM of 8 vCPUs \
+                on 8 hardware threads beside two processes that compute, before the commit (KVM chooses which vCPU to \
+                let go first as it has since 4.14) and after.",
+        verdict: "yes, ×1.1 to ×2.7 instead of ×2.5; it depends on how often ebizzy flushes, which is not given",
         heads: &[
             "between flushes",
             "4.14",
@@ -134,10 +136,11 @@ pub fn idle() -> Section {
             "5.3",
         ],
         rows: rows.collect(),
-        mechanism: "A thread that waits for mmap_sem leaves its vCPU idle, and halted. The flush wakes it; its pCPU is the \
-                    other VM's meanwhile, and the flush waits for a turn there. Where KVM lets woken vCPUs go first it does \
-                    not.",
-        differs: "ebizzy's own times are not given, so the rows differ in them. In an earlier version of this model idle vCPUs \
-                  were never interrupted (last two columns), and whom KVM favours made no difference.",
+        mechanism: "A thread that waits for mmap_sem leaves its vCPU idle, and halted. The flush wakes that vCPU. If \
+                    the other VM has its pCPU by then, the flush waits for a turn there, unless KVM lets woken vCPUs \
+                    go first.",
+        differs: "ebizzy's own times are not given, so the rows differ in them. In an earlier version of this model \
+                  idle vCPUs were never interrupted (last two columns), and it made no difference which vCPUs KVM \
+                  favours.",
     }
 }

@@ -76,7 +76,7 @@ pub fn section() -> Section {
         paper: "Linux 5.15, \"sched: reduce sched slice for SCHED_IDLE entities\" and \"sched: adjust sleeper credit for SCHED_IDLE \
                 entities\", Linux 6.15, \"sched: Cancel the slice protection of the idle entity\": what a task of SCHED_IDLE does \
                 to others on its CPU, before and after. Here it is a vCPU of a VM with `cpu_idle`.",
-        verdict: "turns and waits of the idle one: yes; that others wait for its slice: no",
+        verdict: "turns and waits of the idle group: yes; that others wait for its slice: no",
         heads: &["what", "source: before", "ours", "source: after", "ours"],
         rows: vec![
             row(
@@ -100,17 +100,20 @@ pub fn section() -> Section {
                 [ms(longest(&EEVDF[0])), ms(longest(&EEVDF[1]))],
             ),
         ],
-        mechanism: "The idle one weighs 3, the other 1024. A slice of 3 ms lasts until the fourth tick, since it begins after a \
-                    tick; one of 0.75 ms until the first. Who is placed 12 ms behind the others when it wakes goes first at a \
-                    tick soon; who is placed 1.5 ms behind mostly waits until the turn of who runs is over.",
-        differs: "The third. Who wakes is placed where who ran alone is by then, and in the microsecond until the pCPU \
-                  picks the idle one gets ahead and is not eligible any more, so that its slice protects nothing. In a \
-                  unit test, where wake-ups take no time, it does, for 3 ms. What made the idle one eligible over there is \
-                  not said. A woken one that owes something does: beside a third that computes for 0.1 ms now and then, \
-                  tried by hand, cyclictest waits for up to 1.2 ms in 6.6, and for 0.2 in 6.12.117. What the threads of \
-                  the second source do is not said either. These sources showed what the model lacked: least slices, so \
-                  that the first row's turn was 1 ms before, too, the smaller credit, and that slices of idle groups \
-                  protect in 6.6. *Before*: `idle_min_granularity` of 3 ms; preset 4.x; EEVDF of 6.6 (after: 6.12.117, \
-                  which has that commit).",
+        mechanism: "The idle task weighs 3, the other 1024. A slice of 3 ms lasts until the fourth tick, since it \
+                    begins after a tick; one of 0.75 ms until the first. An idle task that is placed 12 ms behind the \
+                    others when it wakes goes first at a tick soon. One that is placed 1.5 ms behind mostly waits \
+                    until the current task's turn is over.",
+        differs: "The last row. cyclictest's thread, when it wakes, is placed where the idle task, which ran alone, is \
+                  by then. In the microsecond until the pCPU picks, the idle task gets ahead and is no longer \
+                  eligible, so that its slice protects nothing. In a unit test, where wake-ups take no time, its slice \
+                  does protect it, for 3 ms. What made the idle task eligible in the source is not stated. A woken \
+                  task that owes something does so: beside a third task that computes for 0.1 ms now and then, tried \
+                  by hand, cyclictest waits for up to 1.2 ms in 6.6, and for 0.2 in 6.12.117. What the threads of the \
+                  second source do is not stated either.\n\n\
+                  These sources showed what the model lacked: least slices (without them the first row's turn was 1 ms \
+                  before, too), the smaller credit, and that slices of idle groups protect in 6.6. *Before* is \
+                  `idle_min_granularity` of 3 ms for the first two rows, preset 4.x for the third, and EEVDF of 6.6 \
+                  for the last (after: 6.12.117, which has that commit).",
     }
 }

@@ -47,9 +47,9 @@ pub fn section() -> Section {
     Section {
         title: "A group of one thread and a group of many",
         scenario: "imbalance",
-        paper: "The Linux Scheduler: a Decade of Wasted Cores (EuroSys 2016), §3.1: make with 64 threads beside two programs of \
-                one thread leaves cores idle in the nodes of those two; with the bug mended make takes 13 % less time, and the \
-                others as long as before.",
+        paper: "The Linux Scheduler: a Decade of Wasted Cores (EuroSys 2016), §3.1: make with 64 threads, beside two \
+                programs of one thread, leaves cores idle in the nodes of those two. With the bug fixed make takes 13 \
+                % less time, and the others as long as before.",
         verdict: "yes: 4.x loses half as much, 2.6.33 more, 5.x and EEVDF nothing",
         heads: &["scheduler", "source", "make: less work by", "pCPUs idle"],
         rows: vec![
@@ -58,10 +58,11 @@ pub fn section() -> Section {
             ours("`cfs`, 5.x", "(mended in 5.5)", &CFS[2]),
             ours("`eevdf`", "–", &EEVDF),
         ],
-        mechanism: "A thread that is its group weighs 64 times one of 64. The node with such a thread has more than its share of \
-                    load with one CPU busy, so its idle CPUs take nothing from nodes whose mean is lower.",
-        differs: "Linux 4.1 has no preset: it balances as 2.6.33 and 4.13 do, by averages, but tracks load as the latter. \
-                  Threads compute all the time here; make's come and go, which both spreads and mends. One seed of 4.x has no \
-                  idle pCPUs.",
+        mechanism: "A thread that is alone in its group weighs 64 times as much as one of 64. With one busy CPU, the \
+                    node of such a thread already has more than its share of load, so its idle CPUs take nothing from \
+                    nodes whose mean is lower.",
+        differs: "Linux 4.1 has no preset: it balances by averages, as 2.6.33 and 4.13 do, but tracks load as the \
+                  latter does. Threads compute all the time here; make's come and go, which both spreads and repairs \
+                  the imbalance. One seed of 4.x has no idle pCPUs.",
     }
 }

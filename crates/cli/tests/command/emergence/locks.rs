@@ -67,12 +67,11 @@ pub fn section() -> Section {
     Section {
         title: "Descheduled lock holders",
         scenario: "lock-holders",
-        paper: "Balance Scheduling §2.2 and AQL_Sched §3.2: a vCPU that waits for the lock of a \
-                descheduled sibling spins away its slice, longer with longer slices, and most of \
-                all when both share a pCPU. No number is given for this plain case. \
-                Longest waits: 99 % of the contended ones.",
-        verdict: "waits of stacked siblings: yes; lost throughput: with stacking yes, with the \
-                  slice no, it shrinks",
+        paper: "Balance Scheduling §2.2 and AQL_Sched §3.2: a vCPU that waits for the lock of a descheduled sibling \
+                spins for the rest of its slice. It wastes more with longer slices, and most of all when both share a \
+                pCPU. No number is given for this plain case. Longest waits: 99 % of the contended ones.",
+        verdict: "longer waits of stacked siblings: yes; lost throughput: yes with stacking; no with longer slices, \
+                  where the loss shrinks",
         heads: &[
             "slice",
             "spread: wait, ms",
@@ -81,13 +80,12 @@ pub fn section() -> Section {
             "stacked: rounds/s",
         ],
         rows,
-        mechanism: "Ticket locks grant in order of arrival, whether the next one runs or not. With \
-                    siblings on one pCPU, one that spins for the other's lock stands in its way, so \
-                    each such wait is the own slice's rest and more.",
-        differs: "Longer slices make each wait longer, but there are fewer of them, and spread \
-                  siblings that run in step hardly wait at all: as throughput, lock-holder \
-                  preemption does not grow with the slice for two vCPUs that compute. What grows \
-                  is the single wait. The papers have more vCPUs and guests that sleep, which \
-                  would disturb who is in step.",
+        mechanism: "Ticket locks are granted in order of arrival, whether the next vCPU runs or not. With siblings on \
+                    one pCPU, a vCPU that spins for its sibling's lock keeps that sibling from running, so each such \
+                    wait lasts at least as long as the rest of its own slice.",
+        differs: "Longer slices make each wait longer, but there are fewer waits, and spread siblings that run in step \
+                  hardly wait at all. So, for two vCPUs that compute, the throughput lost to lock-holder preemption \
+                  does not grow with the slice; what grows is the single wait. The papers have more vCPUs, and guests \
+                  that sleep, which would keep siblings from staying in step.",
     }
 }

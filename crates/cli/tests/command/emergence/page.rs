@@ -26,24 +26,28 @@ const HEAD: &str = "\
 <!-- Written by `CORUN_UPDATE=1 cargo test -p corun --test command emergence`; the test compares it with the runs. -->
 # Emergence: phenomena from mechanism alone
 
-The first sections are about phenomena that the papers report which corun implements, the others ([from here
-on](#who-sleeps-half-of-the-time)) about what others measured, mostly developers of the kernel, who give their
-numbers in commit messages.
+The first sections are about phenomena reported in the papers that corun implements. The others
+([from here on](#a-task-that-sleeps-half-of-the-time)) are about what others measured, mostly kernel developers, who
+give their numbers in commit messages.
 
 Each phenomenon is run from a scenario in `experiments/emergence` with the source's setting, by
-`corun compare FILE --json`; the same test asserts what is said here. No number of a model was fitted
-to these results. What a paper leaves open is commented in the scenario and, where much hangs on it,
-run in several ways. Figures are medians over seeds, with the lowest and highest in brackets where
-they differ; a seed decides who is in step with whom, so wide ranges are a result, not noise.
+`corun compare FILE --json`; the same test asserts what this page says. No number of a model was fitted to these
+results. What a paper leaves open is commented in the scenario and, where much depends on it, run in several ways.
+Figures are medians over seeds, with the lowest and highest in brackets where they differ. A seed decides which vCPUs
+run in step, so wide ranges are a result, not noise.
 
-Chosen with results in view, though: VMs start at different times (without, all seeds of a disk run
-are alike); variants with pause-loop exits and with rarer locks were added after the first; lengths
-and numbers of seeds are what a minute allows; the limits that the tests assert were set after
-seeing the values, so they guard against change and are no predictions. Of two readings of the
-paper's web server the one that its text describes is listed first. Mechanisms are argued from the
-models, not read off timelines. What others measured was chosen for saying what was run and on what, and because it could be run
-here at all; three of these sections made gaps in the model known (TLB flushes of idle vCPUs, slices of idle groups, who
-waits for room in a socket).
+Some choices were made with results in view, though:
+
+- VMs start at different times (if they did not, all seeds of a disk run would be alike).
+- Variants with pause-loop exits and with rarer locks were added after the first.
+- Lengths and numbers of seeds are what a minute allows.
+- The limits that the tests assert were set after the values were seen, so they guard against change and are no
+  predictions.
+- Of two readings of the paper's web server, the one that its text describes is listed first.
+
+Mechanisms are argued from the models, not read off timelines. Others' measurements were chosen because their sources
+state what was run and on what, and because they could be run here at all. Three of these sections revealed gaps in the
+model (TLB flushes of idle vCPUs, slices of idle groups, which tasks that wait for room in a socket are woken).
 ";
 
 /// The whole page.

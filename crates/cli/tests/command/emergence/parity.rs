@@ -42,10 +42,10 @@ pub fn section() -> Section {
     Section {
         title: "Turns of hackbench",
         scenario: "parity",
-        paper: "Linux commit 63304558ba5d (6.6), \"sched/eevdf: Curb wakeup-preemption\": context switches and time of perf \
-                bench sched messaging, 20 groups, without and with RUN_TO_PARITY; \"EEVDF does like to over-schedule quite a \
-                bit\", beside CFS, of which it gives no number.",
-        verdict: "yes; the difference is greater: half of the switches for a third",
+        paper: "Linux commit 63304558ba5d (6.6), \"sched/eevdf: Curb wakeup-preemption\": context switches and time of \
+                perf bench sched messaging, 20 groups, without and with RUN_TO_PARITY. \"EEVDF does like to \
+                over-schedule quite a bit\" compares it with CFS, for which no number is given.",
+        verdict: "yes; the difference is greater: half of the switches instead of a third",
         heads: &["what", "source", "ours"],
         rows: vec![
             row(
@@ -65,10 +65,12 @@ pub fn section() -> Section {
                 format!("{:.1} % more", gain()),
             ),
         ],
-        mechanism: "Who has slept is owed something, and has the earlier deadline: without protection it goes first at once. With \
-                    it the current task goes on to the end of its slice, while others fill its sockets or empty them.",
-        differs: "What a message takes follows from the source's time if its machine has 40 hardware threads, which it does not \
-                  say. The model is 6.6's, with what was mended by then: EEVDF as it was measured could miss the earliest \
-                  deadline (b01db23d5923), and reckoned the mean of virtual times otherwise (650cad561cce).",
+        mechanism: "A task that has slept is owed something, and has the earlier deadline: without protection it goes \
+                    first at once. With it the current task goes on to the end of its slice, while others fill its \
+                    sockets or empty them.",
+        differs: "What a message takes follows from the source's time if its machine has 40 hardware threads, which is \
+                  not stated. The model is 6.6's, with what was fixed by then: EEVDF as it was measured could miss the \
+                  earliest deadline (b01db23d5923), and calculated the mean of virtual times in another way \
+                  (650cad561cce).",
     }
 }

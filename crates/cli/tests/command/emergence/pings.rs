@@ -95,10 +95,9 @@ pub fn section() -> Section {
     Section {
         title: "Interrupts wait for the vCPU",
         scenario: "ping",
-        paper: "vMigrater §2.2 and AQL_Sched §3.2: an interrupt is taken only when its vCPU has a \
-                pCPU, and how late that is depends on the number of vCPUs and the quantum. The \
-                expected values, in brackets, are arithmetic: the rest of a neighbour's slice, \
-                whole slices of further ones.",
+        paper: "vMigrater §2.2 and AQL_Sched §3.2: an interrupt is taken only when its vCPU has a pCPU; how late that \
+                is depends on the number of vCPUs and the quantum. The expected values, in brackets, are arithmetic: \
+                the rest of one neighbour's slice, plus whole slices of further neighbours.",
         verdict: "yes, to 2 % of a slice with one neighbour (medians of nine seeds)",
         heads: &[
             "slice",
@@ -110,11 +109,10 @@ pub fn section() -> Section {
         rows,
         mechanism: "The ping's interrupt stays pending while its vCPU is ready or another runs. A \
                     vCPU that sleeps is woken, and Credit's BOOST lets it run at once.",
-        differs: "Some seeds wait twice as long, with two neighbours most: vCPUs run two \
-                  slices in a row. Priorities are those of the last accounting, which hands out credit \
-                  once per slice, and when that is within slices hangs on the seed, as on a Xen host it \
-                  hangs on when its timers were started: who still has credit when its slice ends goes on \
-                  where the others were in debt then. A boosted vCPU waits for the rate limit of 1 ms, \
-                  which a slice of 1 ms shows.",
+        differs: "Some seeds wait twice as long, and with two neighbours most do, because vCPUs run two slices in a \
+                  row. Priorities are those of the last accounting, which hands out credit once per slice. A vCPU that \
+                  still has credit when its slice ends goes on if the others were in debt at the last accounting. When \
+                  accounting happens within slices depends on the seed, as it depends on when timers were started on a \
+                  Xen host. A boosted vCPU waits for the rate limit of 1 ms, which shows with slices of 1 ms.",
     }
 }

@@ -85,11 +85,11 @@ pub fn section() -> Section {
     Section {
         title: "How long to poll",
         scenario: "halt-polling",
-        paper: "Dissertation §3.2.1 and Figure 3.1(a): enhanced halt polling with a limit of 10 us to \
-                5 ms. Throughput of Redis and PageRank rises slightly, reaches a plateau at about \
-                10 % from 200 us on; beyond 0.5 ms Redis degrades (§3.3). 100 %: no polling.",
-        verdict: "that short polls help Redis: no, they do it no harm; that it falls from 0.5 ms on: yes; that PageRank \
-                  gains, too: no, it loses",
+        paper: "Dissertation §3.2.1 and Figure 3.1(a): enhanced halt polling with a limit of 10 us to 5 ms. Throughput \
+                of Redis and PageRank rises slightly and reaches a plateau at about 10 % from 200 us on; beyond 0.5 ms \
+                Redis degrades (§3.3). 100 %: no polling.",
+        verdict: "that short polls help Redis: no, they do it no harm; that Redis falls from 0.5 ms on: yes; that \
+                  PageRank gains, too: no, it loses",
         heads: &[
             "longest poll",
             "paper",
@@ -99,21 +99,18 @@ pub fn section() -> Section {
             "PageRank",
         ],
         rows: rows.collect(),
-        mechanism: "A poll that catches the next request (a round trip takes 180 us and more) saves \
-                    a block and a wake-up. But who is polled for counts as running: from some \
-                    0.5 ms on that uses up what a vCPU that hardly runs has in hand, its wake-ups \
-                    preempt no longer, and it waits for whole slices of its neighbour. The \
-                    neighbour loses what is polled away.",
-        differs: "The paper's PageRank gains as much as Redis, which it puts down to fewer switches; \
-                  here a switch costs 2.5 us, and no flush of caches and predictors, which that \
-                  kernel does for each, is modelled. Nor does Redis gain: its requests and \
-                  replies carry each other's ACKs, so that a vCPU is woken half as often as when each packet had one of \
-                  its own, when short polls brought Redis 20 % and more. A window that \
-                  suffices is kept and one that does not is reset, so seeds end in different \
-                  states, hence the ranges. In an earlier form of this scenario vCPUs were grouped \
-                  by VM; wake-ups of many-vCPU groups hardly preempt under CFS, and Redis never \
-                  fell. That the paper's vanilla KVM lets vCPUs that use little preempt others \
-                  (§3.2.1) decided, and the limits of these tests were set with the new numbers \
-                  in view.",
+        mechanism: "A poll that catches the next request (a round trip takes 180 us and more) saves a block and a \
+                    wake-up. But a vCPU counts as running while the host polls for it. From some 0.5 ms on, that uses \
+                    up the credit of a vCPU that hardly runs: its wake-ups no longer preempt, and it waits for whole \
+                    slices of its neighbour. The neighbour loses the time spent polling.",
+        differs: "The paper's PageRank gains as much as Redis, which the paper attributes to fewer switches. Here a \
+                  switch costs 2.5 us, and the flush of caches and predictors, which that kernel does at each switch, \
+                  is not modelled. Nor does Redis gain. Its requests and replies carry each other's ACKs, so a vCPU is \
+                  woken half as often as when each packet had an ACK of its own; then, short polls brought Redis 20 % \
+                  and more. A polling window that suffices is kept and one that does not is reset, so seeds end in \
+                  different states, hence the ranges. In an earlier form of this scenario vCPUs were grouped by VM. \
+                  Wake-ups of many-vCPU groups hardly preempt under CFS, so Redis never fell. The grouping was dropped \
+                  because the paper's vanilla KVM lets vCPUs that use little preempt others (§3.2.1), and the limits \
+                  of these tests were set with the new numbers in view.",
     }
 }

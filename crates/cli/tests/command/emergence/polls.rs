@@ -62,10 +62,11 @@ pub fn section() -> Section {
     Section {
         title: "What polling saves",
         scenario: "polls",
-        paper: "Linux 4.3, \"KVM: dynamic halt-polling\": a round trip of TCP_RR. Linux 4.1, \"kvm: add halt_poll_ns module \
-                parameter\": synchronous writes to a disk that answers fast, of those without a VM. linux-kernel, 29 August \
-                2017: a switch between two threads that wake each other (contextswitch).",
-        verdict: "yes; writes gain ×1.5 for ×2",
+        paper: "Three sources. Linux 4.3, \"KVM: dynamic halt-polling\": a round trip of TCP_RR. Linux 4.1, \"kvm: add \
+                halt_poll_ns module parameter\": synchronous writes to a disk that answers fast, in per cent of those \
+                without a VM. linux-kernel, 29 August 2017: a switch between two threads that wake each other \
+                (contextswitch).",
+        verdict: "yes; writes gain ×1.5 instead of ×2",
         heads: &[
             "what",
             "source: no polls",
@@ -100,11 +101,12 @@ pub fn section() -> Section {
                 ],
             ),
         ],
-        mechanism: "Without a poll a wake-up takes the IPI, an exit from the state in which the core idles, and the switch. \
-                    Who polls is there at once; in the guest it needs no exit and no interrupt.",
-        differs: "How deep a core sleeps decides the first column; the sources do not name their processors' states, and \
-                  with none (`host.costs.idle_wake` alone) TCP_RR takes 38 us. Of the writes' disk no number is given: with \
-                  a faster one the VM's part is greater. That a vCPU finds a pCPU elsewhere when it is woken, which the second \
-                  source names, hardly costs anything here.",
+        mechanism: "Without a poll, a wake-up takes the IPI, an exit from the state in which the core idles, and the \
+                    switch. A vCPU for which the host polls is there at once; one whose guest polls needs neither exit \
+                    nor interrupt.",
+        differs: "The first column depends on how deeply a core sleeps. The sources do not name their processors' idle \
+                  states, and with none (`host.costs.idle_wake` alone) TCP_RR takes 38 us. No number is given for the \
+                  disk of the writes: with a faster one the VM's part is greater. That a woken vCPU has to find a pCPU \
+                  elsewhere, which the second source mentions, costs hardly anything here.",
     }
 }

@@ -34,11 +34,11 @@ pub fn section() -> Section {
         vec![(*case).into(), source.into(), cfs, eevdf]
     });
     Section {
-        title: "Who sleeps half of the time",
+        title: "A task that sleeps half of the time",
         scenario: "sleepers",
-        paper: "Linux commit \"sched/fair: Commit to lag based placement\" (6.6): beside one that always runs, who would use \
-                half of the CPU gets half of it under CFS, unless it sleeps for longer than CFS makes up for, and a third \
-                under EEVDF.",
+        paper: "Linux commit \"sched/fair: Commit to lag based placement\" (6.6), about a task that would use half of \
+                the CPU, beside one that always runs. Under CFS it gets half, unless it sleeps for longer than CFS \
+                compensates; under EEVDF it gets a third.",
         verdict: "yes",
         heads: &[
             "work and sleep",
@@ -47,8 +47,9 @@ pub fn section() -> Section {
             "`eevdf`",
         ],
         rows: rows.collect(),
-        mechanism: "CFS places who wakes up to half a latency (3 ms on one CPU) behind the others, so that a shorter sleep \
-                    costs nothing. Lag is what was owed when it went to sleep, which is nothing here.",
+        mechanism: "CFS places a waking task up to half a latency (3 ms on one CPU) behind the others, so a shorter \
+                    sleep costs it nothing. EEVDF's lag is what the task was owed when it went to sleep, which is \
+                    nothing here.",
         differs: "Nothing; between the bounds the source has no number.",
     }
 }

@@ -153,14 +153,14 @@ pub fn section() -> Section {
     Section {
         title: "The best slice depends on the application",
         scenario: "slices",
-        paper: "AQL_Sched, §3.4 and Figure 2: with slices of 1, 10, 60 and 90 ms against Xen's 30 ms, \
-                the best is 1 ms for a web server with CGI scripts and for kernbench, 90 ms for \
-                what lives in the last-level cache; pure network load, what lives in the L2 and \
-                what thrashes the last-level cache do not care. (The figure's bars are not in the \
-                text.) *Time* is per work, relative to the median at 30 ms: smaller is better.",
-        verdict: "pages beside scripts, network load (from 10 ms on), thrashing, LLC-\
-                  friendly, locks with pause-loop exits: yes; L2-resident: from 10 ms on; locks \
-                  without them: waits at 1 ms are shorter than at 10 and 30, but 90 ms beats it",
+        paper: "AQL_Sched, §3.4 and Figure 2, compares slices of 1, 10, 60 and 90 ms with Xen's 30 ms. The best is 1 \
+                ms for a web server with CGI scripts and for kernbench, and 90 ms for programs whose data fit into the \
+                last-level cache. Pure network load, programs that fit into the L2 and programs that thrash the \
+                last-level cache are agnostic. (The figure's bars are not in the text.) *Time* is per unit of work, \
+                relative to the median at 30 ms: smaller is better.",
+        verdict: "pages beside scripts, network load (from 10 ms on), thrashing, LLC-friendly, locks with pause-loop \
+                  exits: yes; L2-resident: from 10 ms on; locks without pause-loop exits: waits at 1 ms are shorter \
+                  than at 10 and 30, but 90 ms is better still",
         heads: &[
             "subject",
             "paper's best",
@@ -171,32 +171,29 @@ pub fn section() -> Section {
             "90 ms",
         ],
         rows,
-        mechanism: "A vCPU that uses up its slices is not boosted, so a page waits until the three \
-                    neighbours' slices are over. A lock holder or the next in a ticket lock's line \
-                    is off its pCPU for as long. A working set in the last-level cache is driven \
-                    out while others run, and fetched anew from memory once per slice; one beyond \
-                    the cache has nothing to lose.",
-        differs: "Medians of nine seeds: differences inside the ranges mean little. *CGI*: the paper \
-                  explains its result by vCPUs that have entirely consumed their quantum; \
-                  scripts in the background do that, so that is our reading. Pages that take 5 \
-                  ms of CPU each, in all a tenth of a pCPU, are boosted and soon done with long \
-                  slices, and are worst at 1 ms: the best slice hangs on the load. *Spin locks*: \
-                  throughput differs a thousandfold between seeds. From the waits (half a \
-                  microsecond, or slices) we take it that there are two regimes: some of the four \
-                  run together while the others are off their pCPUs outside the lock's line, and a \
-                  convoy of ticket holders that advances about one lock per slice. Rarer locks \
-                  leave the convoy from 60 ms on. A real \
-                  kernbench sleeps and wakes; compile jobs that do (a lock of 2 us every 1.7 \
-                  ms, a sleep of 2 ms after 24 of them, tried by hand) hardly ever meet a \
-                  descheduled holder: they are slowest at 1 ms and do not care beyond 30. So \
-                  the paper's kernbench must lock more often, or for longer, than we reckon. \
-                  With pause-loop exits 1 ms is best, though single seeds leave the convoy at all \
-                  longer slices; without them most do at 90 ms, which beats 1 ms then. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
-                  memory, because the thrashing neighbours drive it out of the last-level cache, \
-                  too. The paper's program parses a linked list, of which each miss waits for the \
-                  one before, as here; a list that lies in order would be prefetched, and that \
-                  is not modelled. *LLC-\
-                  friendly* at 1 ms never gets warm, because its neighbours thrash all the \
-                  time; by how much the paper's programs were slower is in its figure only.",
+        mechanism: "A vCPU that uses up its slices is not boosted, so a page waits until the three neighbours' slices \
+                    are over. A lock holder, or the next vCPU in a ticket lock's line, is off its pCPU for as long. A \
+                    working set in the last-level cache is evicted while others run, and fetched again from memory \
+                    once per slice; one larger than the cache has nothing to lose.",
+        differs: "These are medians of nine seeds: differences within the ranges mean little.\n\n\
+                  - *CGI*: the paper explains its result by vCPUs that have entirely consumed their quantum. Scripts \
+                  in the background do that, so that is our reading. Pages that take 5 ms of CPU each, a tenth of a \
+                  pCPU in all, are boosted and soon done with long slices, and are worst at 1 ms: the best slice \
+                  depends on the load.\n\
+                  - *Spin locks*: throughput differs a thousandfold between seeds. The waits (half a microsecond, or \
+                  slices) suggest two regimes. In one, some of the four vCPUs run together while the others are off \
+                  their pCPUs and not in the lock's line; the other is a convoy of ticket holders that advances about \
+                  one lock per slice. Rarer locks leave the convoy from 60 ms on. A real kernbench sleeps and wakes. \
+                  Compile jobs that do so (a lock of 2 us every 1.7 ms, a sleep of 2 ms after 24 of them, tried by \
+                  hand) hardly ever meet a descheduled holder: they are slowest at 1 ms and agnostic beyond 30. So the \
+                  paper's kernbench must lock more often, or for longer, than we assume. With pause-loop exits 1 ms is \
+                  best, though single seeds leave the convoy at all longer slices. Without them most seeds do so at 90 \
+                  ms, which then beats 1 ms.\n\
+                  - *L2-resident* at 1 ms: by our estimate, its loss is the refill of 230 KB from memory, because the \
+                  thrashing neighbours evict it from the last-level cache, too. The paper's program parses a linked \
+                  list, so that each miss waits for the one before, as here. A list that lies in order would be \
+                  prefetched; that is not modelled.\n\
+                  - *LLC-friendly* at 1 ms never gets warm, because its neighbours thrash all the time. By how much \
+                  the paper's programs were slower is shown only in its figure.",
     }
 }

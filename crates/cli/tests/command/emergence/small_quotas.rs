@@ -42,10 +42,11 @@ pub fn section() -> Section {
     Section {
         title: "A quota whose pieces lie on many CPUs",
         scenario: "small-quotas",
-        paper: "fibtest, a test of Linux 5.4's \"sched/fair: Fix low cpu usage with high throttling by removing expiration of \
-                cpu-local slices\": CPU time of a group with a quota of 10 ms in each 100 ms, in 5 s on 64 CPUs: a thread that \
-                computes, alone and with 63 on the other CPUs that sleep for 10 ms at a time and do next to nothing.",
-        verdict: "yes; the group has 9 % less for 2 %, which hangs on what a wake-up costs",
+        paper: "fibtest, a test of Linux 5.4's \"sched/fair: Fix low cpu usage with high throttling by removing \
+                expiration of cpu-local slices\": CPU time in 5 s on 64 CPUs of a group with a quota of 10 ms in each \
+                100 ms. One thread computes, first alone, then with 63 threads on the other CPUs, which sleep for 10 \
+                ms at a time and do next to nothing.",
+        verdict: "yes; the group has 9 % less instead of 2 %, which depends on what a wake-up costs",
         heads: &["what", "source", "`cfs` (5.x)", "`eevdf`"],
         rows: vec![
             row("alone: CPU time", "501 ms", both("alone")),
@@ -56,13 +57,13 @@ pub fn section() -> Section {
                 ["cfs", "eevdf"].map(|policy| format!("{} %", done(policy))),
             ),
         ],
-        mechanism: "A CPU takes 5 ms of the quota at a time and gives back what is beyond 1 ms when its thread sleeps. What it \
-                    keeps lasts for some 400 wake-ups and is nobody else's meanwhile: 63 ms in the beginning, for which the \
-                    threads wait, and what is left of it in the end is missing.",
-        differs: "What a wake-up costs is not given: here it is a switch, 2.3 us. From the source's own numbers 3.5 us \
-                  follow, and with these (tried by hand) the group has 481 and 491 ms, since there is less left in the \
-                  end. Tried first with the 63 as vCPUs of the VM, whose kernel makes a wake-up 5.4 us long, the one did \
-                  62 %, and the group had 480 ms; the source's are threads. Before 5.4 the group had 88 ms: that what a \
-                  CPU keeps expires is not modelled.",
+        mechanism: "A CPU takes 5 ms of the quota at a time and gives back what exceeds 1 ms when its thread sleeps. \
+                    What it keeps lasts for some 400 wake-ups, and nobody else can use it meanwhile. That is 63 ms in \
+                    the beginning, for which the threads wait, and what is left of it in the end is missing.",
+        differs: "What a wake-up costs is not given; here it is a switch, 2.3 us. The source's own numbers imply 3.5 \
+                  us, with which (tried by hand) the group has 481 and 491 ms, since less is left in the end. In a \
+                  first attempt the 63 were vCPUs of the VM, whose kernel makes a wake-up 5.4 us long: the computing \
+                  thread did 62 %, and the group had 480 ms. The source's are threads. Before 5.4 the group had 88 ms, \
+                  because what a CPU kept expired; that is not modelled.",
     }
 }

@@ -53,9 +53,9 @@ pub fn section() -> Section {
     Section {
         title: "SMT siblings that switch or poll",
         scenario: "smt-sibling",
-        paper: "Dissertation, Table 3.2: MatMul on a hardware thread, beside one that idles, switches \
-                between two vCPUs, or does nothing but halt polling.",
-        verdict: "polling: yes (its parameter is the paper's value); switching: 39 % for 32 %",
+        paper: "Dissertation, Table 3.2: MatMul on a hardware thread whose SMT sibling idles, switches between two \
+                vCPUs, or does nothing but halt polling.",
+        verdict: "polling: yes (its parameter is the paper's value); switching: 39 % instead of 32 %",
         heads: &["SMT sibling", "paper", "ours", "duty"],
         rows: vec![
             row("idle", "100 %", percent(&RUNS, "idle"), "–".into()),
@@ -78,19 +78,17 @@ pub fn section() -> Section {
                 "nearly all of the time polling".into(),
             ),
         ],
-        mechanism: "Each pCPU's speed follows what its SMT sibling does at the moment: work, a \
-                    switch, polling, nothing. To a switch belong the IPI that wakes the other \
-                    vCPU and the interrupt that this one takes, since the paper counts the \
-                    handling of rescheduling IPIs to what vCPU switches cost. The speeds beside switches and polling are Table 3.2 \
-                    itself (`host.smt`), so this is a test that they arrive, not evidence for them.",
-        differs: "The model takes 32 % as the speed *during* a switch and its IPIs. The paper's 32 % is \
-                  the mean over a loop of two vCPUs that switch back and forth, whatever else is in \
-                  that loop, and it does not say how many switches a second that was. Here a \
-                  quarter of the loop is the guest's own kernel (from thread to thread, to idle), \
-                  beside which MatMul runs at 62.5 % (two threads yield 125 %). The paper names \
-                  the flush of the L1 data cache as the main cause; that MatMul then refills it \
-                  from the L2, after the switch, is not modelled apart, because the 32 % contain \
-                  it already. In an earlier version of this model only the switch itself counted, \
-                  and the result was 55 %.",
+        mechanism: "Each pCPU's speed follows what its SMT sibling does at the moment: work, a switch, polling, \
+                    nothing. A switch includes the IPI that wakes the other vCPU and the interrupt that this vCPU \
+                    takes, since the paper counts the handling of rescheduling IPIs as part of the cost of vCPU \
+                    switches. The speeds alongside switches and polling are Table 3.2 itself (`host.smt`), so this \
+                    tests that they take effect and is no evidence for them.",
+        differs: "The model takes 32 % as the speed *during* a switch and its IPIs. The paper's 32 % is the mean over \
+                  a loop of two vCPUs that switch back and forth, with whatever else is in that loop; how many \
+                  switches a second that was, it does not say. Here a quarter of the loop is the guest's own kernel \
+                  (from thread to thread, to idle), and meanwhile MatMul runs at 62.5 % (two hardware threads together \
+                  yield 125 %). The paper names the flush of the L1 data cache as the main cause. That MatMul refills \
+                  it from the L2 after the switch is not modelled separately, because the 32 % already contain it. In \
+                  an earlier version of this model only the switch itself counted, and the result was 55 %.",
     }
 }

@@ -13,73 +13,72 @@ const HEAD: &str = "\
 <!-- Written by `CORUN_UPDATE=1 cargo test -p corun --test command lock_latency`; the test compares it with the runs. -->
 # Lock latency: the analytic model, worked out and simulated
 
-Sukwong and Kim (EuroSys 2011, §4.4 and Appendix A) work out how long a vCPU waits for a lock whose
-holder was preempted: each of C runqueues has R tasks that take turns of one slice, all runqueues in
-step; vCPUs are in random places; under balance scheduling never all in one runqueue. Here their
-equations are held against a count of all placements, and both against runs of the simulator. The
-formulas are in `crates/policies/src/analysis`, the runs in `crates/cli/tests/command/lock_latency`.
+Sukwong and Kim (EuroSys 2011, §4.4 and Appendix A) calculate how long a vCPU waits for a lock whose holder was
+preempted. In their model, each of C runqueues has R tasks that take turns of one slice, and all runqueues are in
+step. vCPUs are in random places, but under balance scheduling never all in one runqueue. Here their equations are
+compared with a count of all placements, and both with runs of the simulator. The formulas are in
+`crates/policies/src/analysis`, the runs in `crates/cli/tests/command/lock_latency`.
 
 ";
 
 const READINGS: &str = "
 ## The equations
 
-In the text at hand the equations are damaged, so what is computed is a reading of them; and `T_P`
-is not defined. Either it is a runqueue's period, R slices, or one slice. Two vCPUs, four pCPUs, a lock
-of 1 µs, CFS's slices of 5/R ms; *counted* is the mean over all placements, one by one. Latencies in
-ms, *gain*: how much less balance scheduling's is than CFS's.
+In the text at hand the equations are damaged, so what is computed is a reading of them; and `T_P` is not defined. It
+is either a runqueue's period, R slices, or one slice. Two vCPUs, four pCPUs, a lock of 1 µs, CFS's slices of 5/R ms;
+*counted* is the mean over all placements, one by one. Latencies are in ms; *gain* is how much lower the latency is
+under balance scheduling than under CFS.
 
 ";
 
 const DIFFERENCES: &str = "
-The paper says \"more than 14.4 %\" for four pCPUs and fewer than six tasks, and that the latency grows
-with the runqueue. With `T_P` a period, only R = 2 has more than 14.4 %; with a slice all four have, but
-then the latency does not grow, because slices shrink (it does with slices that stay). Counting shows
-which parts of the reading describe the model:
+The paper says \"more than 14.4 %\" for four pCPUs and fewer than six tasks, and that the latency grows with the
+runqueue. With `T_P` a period, only R = 2 has more than 14.4 %. With a slice all four have, but then the latency does
+not grow, because slices shrink (with constant slices it does). Counting shows which parts of the reading describe the
+model:
 
-- stacked: exactly, with `T_P` a period. A vCPU that comes before the holder waits for its own next
-  turn, so a slice is not what the model says;
+- stacked: exactly, with `T_P` a period. A vCPU that comes before the holder waits for its own next turn, so a slice
+  is not what the model says;
 - apart, before the holder: exactly;
 - apart, at the same time: the equation has half of `T_H`/R, which is next to nothing;
-- apart, after the holder: the equation has 1/(C − 1) of it. It is what makes the latency under balance
-  scheduling fall with more pCPUs in the reading, and in the count it does not: there, only CFS's does,
-  because stacking becomes rarer, which is the reason that the paper gives.
+- apart, after the holder: the equation has 1/(C − 1) of the count. In the reading, this term makes the latency under
+  balance scheduling fall with more pCPUs. In the count it does not fall; only CFS's does, because stacking becomes
+  rarer, which is the reason that the paper gives.
 
-Counted, the gain is 12.5 % at most. We know no reading of the text that gives 14.4 %. With more than two
-vCPUs, the reading and the count agree in nothing but the probability of stacking.
+Counted, the gain is 12.5 % at most. We know no reading of the text that gives 14.4 %. With more than two vCPUs, the
+reading and the count agree only in the probability of stacking.
 
 ";
 
 const SIMULATED: &str = "
 ## Simulated
 
-All tasks compute, each bound to a pCPU drawn at random, in random order (200 placements), under CFS with
-5 ms and 1 ms as the paper states them and ticks of 1 kHz; switches cost nothing. A vCPU that spins and
-one that holds a lock both just want a pCPU, so the lock is put into the runs afterwards: at each
-beginning of a turn one vCPU has it and the other one wants it. *In step*: all tasks start at once.
-*Out of step*: each starts at its own time, and ticks are skewed; then runqueues overlap, a waiter that
-runs when the holder comes gets the lock within a slice, and another count holds. Four pCPUs, latencies in
-slices; tolerance, set before the first run: a tenth of a period.
+All tasks compute, each bound to a pCPU drawn at random, in random order (200 placements), under CFS with 5 ms and 1
+ms as stated in the paper and ticks of 1 kHz; switches cost nothing. A vCPU that spins and one that holds a lock both
+just want a pCPU, so the lock is added to the runs afterwards: at each beginning of a turn one vCPU has it and the
+other one wants it. *In step*: all tasks start at once. *Out of step*: each starts at its own time, and ticks are
+skewed. Then runqueues overlap, a waiter that runs when the holder comes gets the lock within a slice, and another
+count applies. Four pCPUs, latencies in slices; tolerance, set before the first run: a tenth of a period.
 
 ";
 
 const UNBOUND: &str = "
-Unbound, as the paper has it, tasks started within 50 ms and left to CFS, or to corun's dispatcher with
-balance scheduling and slices of 5/R ms (60 runs each). CFS's runqueues become equally long, and who is on
-them is nearly left to chance. *Chance* is the model's probability of stacking.
+In the next table tasks are unbound, as in the paper. They start within 50 ms and are left to CFS, or to corun's
+dispatcher with balance scheduling and slices of 5/R ms (60 runs each). CFS's runqueues become equally long, but which
+tasks are on them is nearly left to chance. *Chance* is the model's probability of stacking.
 
 ";
 
 const LOCKS: &str = "
 ## With a guest's locks
 
-[`appendix-a.toml`](../experiments/balance/appendix-a.toml): two vCPUs of a guest that take a ticket lock
-for 1 µs after every 100 µs, among hogs; medians over five seeds, lowest and highest in brackets. Of the
-four runqueues 25 % are stacked if both vCPUs share one all the time. Waits go up to a period (under CFS
-slices end at ticks, so that periods are 6, 6, 8 and 10 ms) and what was left of the slice in which the
-vCPU came to the lock. Where the median is a period, too, each finds the lock preempted, turn after turn:
-a convoy that takes most of the throughput, and that the model, whose lock is preempted once, cannot
-show. With five seeds, which setting falls into it is chance.
+[`appendix-a.toml`](../experiments/balance/appendix-a.toml): two vCPUs of a guest that take a ticket lock for 1 µs
+after every 100 µs, among hogs; medians over five seeds, lowest and highest in brackets. Of the four runqueues 25 %
+are stacked if both vCPUs share one all the time. Waits last up to a period (under CFS slices end at ticks, so that
+periods are 6, 6, 8 and 10 ms) plus the rest of the slice in which the vCPU came to the lock. Where even the median is
+a period, each vCPU finds the lock holder preempted, turn after turn. This convoy takes most of the throughput, and
+the model, whose lock holder is preempted once, cannot show it. With five seeds, chance decides which setting falls
+into it.
 
 ";
 

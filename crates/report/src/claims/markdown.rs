@@ -2,7 +2,7 @@
 //! The scoreboard as the page `docs/claims.md`.
 
 use super::{Claim, Scoreboard, Status};
-use crate::markdown::{cell, paragraph};
+use crate::markdown::{cell, item, paragraph};
 
 const HEAD: &str = "<!-- SPDX-License-Identifier: GPL-2.0-only -->
 <!-- Written by `make claims`: do not edit. -->
@@ -40,7 +40,9 @@ pub fn markdown(board: &Scoreboard) -> String {
             is(Status::Checked).for_each(|claim| out += &rows(claim));
         }
         let noted = is(Status::Checked).filter(|claim| !claim.note.is_empty());
-        let notes: String = noted.map(|claim| item(&claim.id, &claim.note)).collect();
+        let notes: String = noted
+            .map(|claim| item(&format!("`{}`: {}", claim.id, claim.note)))
+            .collect();
         if !notes.is_empty() {
             out += &format!("\n{notes}");
         }
@@ -78,11 +80,6 @@ fn rows(claim: &Claim) -> String {
     out
 }
 
-fn item(id: &str, note: &str) -> String {
-    let options = textwrap::Options::new(100).subsequent_indent("  ");
-    textwrap::fill(&format!("- `{id}`: {note}"), &options) + "\n"
-}
-
 /// Claims that were not checked, by the reason.
 fn out_of_scope<'a>(title: &str, claims: impl Iterator<Item = &'a &'a Claim>) -> String {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
@@ -96,11 +93,10 @@ fn out_of_scope<'a>(title: &str, claims: impl Iterator<Item = &'a &'a Claim>) ->
     if reasons.is_empty() {
         return String::new();
     }
-    let options = textwrap::Options::new(100).subsequent_indent("  ");
     let list = |(note, ids): &(&str, Vec<String>)| {
         // The title says so already.
         let note = note.strip_prefix(NOT_YET).unwrap_or(note);
-        textwrap::fill(&format!("- {note}: {}", ids.join(", ")), &options) + "\n"
+        item(&format!("{note}: {}", ids.join(", ")))
     };
     let items: String = reasons.iter().map(list).collect();
     format!("\n{title}:\n\n{items}")

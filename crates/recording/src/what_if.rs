@@ -187,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is copied and delayed: thread ids differ, and nobody's work changes.
+        /// Whatever is copied and delayed: thread ids differ, and no task's work changes.
         #[test]
         fn work_stays(copies in prop::collection::vec((0_u32..2, 0_u64..1 << 40), 0..6)) {
             let recorded = recording();

@@ -2,8 +2,8 @@
 //! What an idle vCPU does: halt (and let the host poll or block), poll itself, or keep its context
 //! on the hardware thread.
 //!
-//! - *Halt*: HLT exits to the host, where KVM may poll for a while ([`HaltPollParams`](super::HaltPollParams)) before the
-//!   vCPU's thread blocks.
+//! - *Halt*: HLT exits to the host, where KVM may poll for a while ([`HaltPollParams`](super::HaltPollParams)) before
+//!   the vCPU's thread blocks.
 //! - *Poll* (`idle=poll`): the guest spins in its idle loop; the host sees a busy vCPU.
 //! - *Retention*: MONITOR/MWAIT without an exit (QEMU `-overcommit cpu-pm=on`): the context stays on
 //!   the hardware thread, which does nothing, so its SMT sibling has the core to itself. A timeout

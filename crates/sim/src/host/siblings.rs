@@ -171,7 +171,7 @@ impl Siblings {
         vm.change(index, state, now);
     }
 
-    /// Forgets the past except for who is ahead: the warm-up is over.
+    /// Forgets the past except which siblings are ahead: the warm-up is over.
     pub(super) fn reset(&mut self, now: Nanos) {
         for vm in &mut self.vms {
             vm.since = now;

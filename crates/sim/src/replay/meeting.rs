@@ -25,7 +25,8 @@ const STEADY: f64 = 1.0;
 /// Fewer wake-ups between two siblings show nothing.
 const FEW: usize = 20;
 
-/// A wake-up of one of two siblings by the other: the work that both had done by then, ns, the one with the lower number first.
+/// A wake-up of one of two siblings by the other: the work that both had done by then, ns, the one with the lower
+/// number first.
 type Work = [Nanos; 2];
 
 /// VMs in which at least two siblings wake each other more than a few times.

@@ -133,8 +133,8 @@ fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
 
 /// Two of four vCPUs have nothing to do but for the reader, on a host where a vCPU that wakes does not preempt. The
 /// reader's vCPU waits for a turn each time that its disk wakes it, until vMigrater has the reader on one that
-/// computes. That idle vCPUs are woken ten times less often than others beat makes it slower by a tenth: a task stays for
-/// a beat where it was sent.
+/// computes. That idle vCPUs are woken ten times less often than others beat makes it slower by a tenth: a task stays
+/// for a beat where it was sent.
 #[test]
 fn vmigrater_lets_idle_vcpus_sleep_and_finds_the_reader_among_them() {
     let reads = |agent| {

@@ -405,7 +405,8 @@ fn a_retention_ends_for_a_vcpu_that_waits_if_it_gives_way() {
     assert!(retained > 500 * MS, "{retained}");
 }
 
-/// Linux: `unix_write_space()` wakes when `unix_writable()`, a quarter of the buffer; a pipe or a work list wakes sooner.
+/// Linux: `unix_write_space()` wakes when `unix_writable()`, a quarter of the buffer; a pipe or a work list wakes
+/// sooner.
 #[test]
 fn senders_to_a_socket_are_woken_together_once_little_is_left() {
     // One each millisecond is taken of eight; six go in at once where senders are woken when two are left.

@@ -264,9 +264,9 @@ fn noticed() -> GuestParams {
     }
 }
 
-/// Four VMs that flush often share a host, on which they begin one after the other: in step, the vCPUs of a VM would have
-/// their turns together, and nobody would wait. KVM does not see which vCPU has an interrupt to take, and spinners can only
-/// name each other: they let others run, among whom are those that they wait for.
+/// Four VMs that flush often share a host, on which they begin one after the other: in step, the vCPUs of a VM would
+/// have their turns together, and nobody would wait. KVM does not see which vCPU has an interrupt to take, and spinners
+/// can only name each other: they let others run, among whom are those that they wait for.
 #[test]
 fn spinners_that_only_know_of_each_other_let_others_run() {
     let program = "sleep 5ms exp; loop { compute 36us ±30%; shootdown; count }";

@@ -3,8 +3,8 @@
 //!
 //! Tasks are sorted by virtual runtime. The period in which all of them run is divided by weight
 //! (`sched_slice()`); a tick that finds the slice used up, or the task too far ahead, ends it
-//! (`check_preempt_tick()`), so slices are rounded up to ticks. Since 5.13 they have a least length, too. A woken task is placed a little
-//! behind the others (`place_entity()`) and preempts if it is behind by more than the wake-up
+//! (`check_preempt_tick()`), so slices are rounded up to ticks. Since 5.13 they have a least length, too. A woken task
+//! is placed a little behind the others (`place_entity()`) and preempts if it is behind by more than the wake-up
 //! granularity (`check_preempt_wakeup()`).
 //!
 //! In 2.6.33 the granularity is smaller for a task that wakes others often, so that it preempts sooner

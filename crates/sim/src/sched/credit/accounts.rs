@@ -83,7 +83,7 @@ pub(super) struct Changes {
     pub(super) unparked: Vec<TaskId>,
 }
 
-/// Everybody's credit.
+/// The credit of all vCPUs.
 #[derive(Debug)]
 pub(super) struct Accounts {
     accounts: Vec<Account>,

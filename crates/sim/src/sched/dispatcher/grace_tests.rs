@@ -33,7 +33,8 @@ fn a_sender_is_interrupted_once_in_a_while_and_not_for_each_message() {
     let jobs = Jobs::new(vec![sender().vcpu(0, 0), receiver().vcpu(1, 0)], 1);
     let sched = Dispatcher::new(DispatcherParams::default(), &host);
     let (outcome, runs) = run(&host, sched, jobs, 0, SEC);
-    // At most once in a grace, and once in a turn before there is any; at least once in a grace and the message after it.
+    // At most once in a grace, and once in a turn before there is any; at least once in a grace and the message after
+    // it.
     let received = starts(&runs, 1);
     let (least, most) = (SEC / (GRACE + 40 * US), SEC / GRACE + SEC / (3 * MS));
     assert!(

@@ -111,8 +111,8 @@ fn weights_are_products_along_the_path() {
     assert_near(&shares(&outcome, 1), &[0.25, 0.5, 0.25], 0.05);
 }
 
-/// A turn of a vCPU that shares a slice's weight with seven others costs eight times what a turn alone costs, and one in
-/// an idle cgroup some three hundred times: that is not forgiven because the vCPU halts for a moment.
+/// A turn of a vCPU that shares a slice's weight with seven others costs eight times what a turn alone costs, and one
+/// in an idle cgroup some three hundred times: that is not forgiven because the vCPU halts for a moment.
 #[test]
 fn who_halts_for_a_moment_owes_what_it_has_run() {
     let mut groups = vec![PLAIN];
@@ -136,8 +136,8 @@ fn who_halts_for_a_moment_owes_what_it_has_run() {
     assert!(seen[0] < 0.02, "{seen:?}");
 }
 
-/// A vCPU that wakes a sibling and waits for its answer: two want to run for a moment only, and that is when its turn ends.
-/// It costs no more than if the VM had this one alone.
+/// A vCPU that wakes a sibling and waits for its answer: two want to run for a moment only, and that is when its turn
+/// ends. It costs no more than if the VM had this one alone.
 #[test]
 fn a_turn_costs_what_wanted_to_run_meanwhile() {
     let asks = |work, to, first| Job::new(Does::Asks { work, to, first });
@@ -188,8 +188,8 @@ fn weights_hold_on_pcpus_that_cannot_be_loaded_alike() {
     }
 }
 
-/// Virtual time goes slowly where few vCPUs have a large host, and in cgroups that weigh much: by a ten-thousandth of time
-/// here. What VMs weigh and what pCPUs even out is as on a small one.
+/// Virtual time goes slowly where few vCPUs have a large host, and in cgroups that weigh much: by a ten-thousandth of
+/// time here. What VMs weigh and what pCPUs even out is as on a small one.
 #[test]
 fn weights_hold_on_large_hosts() {
     let shares = |vcpus: &[(u32, &'static str)], groups: Vec<Cgroup>, length| {
@@ -322,8 +322,8 @@ fn quotas_on_half_of_the_vms() {
     assert_near(&shares(&outcome, 2), &[0.1, 0.1, rest, rest, rest], 0.06);
 }
 
-/// Within a quota that is used up in each period, members share by weight all the same: who is throttled keeps its place
-/// among the others, whether or not the host has anything else to run meanwhile.
+/// Within a quota that is used up in each period, members share by weight all the same: who is throttled keeps its
+/// place among the others, whether or not the host has anything else to run meanwhile.
 #[test]
 fn weights_count_within_a_quota() {
     for (time, period) in [(200 * MS, 100 * MS), (20 * MS, 10 * MS)] {
@@ -339,16 +339,16 @@ fn weights_count_within_a_quota() {
             let outcome = run(8, hogs(vms, 8), groups, &of_vms[..vms as usize], 10 * SEC);
             let seen = shares(&outcome, 8);
             assert_near(&[seen[0] + seen[1]], &[0.25], 0.03);
-            // A fiftieth of it is owed to the light one, which has the least turn that there is in each period, too. Where
-            // pCPUs idle, some of its vCPUs come before all of the other's.
+            // A fiftieth of it is owed to the light one, which has the least turn that there is in each period, too.
+            // Where pCPUs idle, some of its vCPUs come before all of the other's.
             let most = [0.045, 0.02][bystanders as usize];
             assert!(seen[1] < most, "{time} in {period}: {seen:?}");
         }
     }
 }
 
-/// Of VMs that share a quota, one is beside a VM without, and the others have their pCPUs to themselves: what is left of the
-/// quota when a period begins is not all theirs, though the first has to get its pCPU before it can take any.
+/// Of VMs that share a quota, one is beside a VM without, and the others have their pCPUs to themselves: what is left
+/// of the quota when a period begins is not all theirs, though the first has to get its pCPU before it can take any.
 #[test]
 fn a_quota_is_also_for_who_has_a_neighbour() {
     let on = |vcpu, allowed: &str| Pattern {
@@ -552,8 +552,8 @@ fn aql_leaves_no_pcpus_to_those_whose_quotas_are_used_up() {
     assert_near(&have, &[1.0, 2.0, 5.0], 0.05);
 }
 
-/// Two VMs in a slice of one pCPU are no further from their weights than in fair order. They were, when both seemed to lack
-/// what they would have been owed without the quota: the heavy one had 0.67.
+/// Two VMs in a slice of one pCPU are no further from their weights than in fair order. They were, when both seemed to
+/// lack what they would have been owed without the quota: the heavy one had 0.67.
 #[test]
 fn jupiter_hurries_nobody_for_what_a_quota_keeps() {
     let mut groups = vec![quota(100 * MS, 100 * MS)];

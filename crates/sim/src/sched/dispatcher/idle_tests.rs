@@ -37,8 +37,8 @@ fn a_vcpu_pushed_aside_by_one_that_is_bound_goes_where_it_is_idle() {
     }
 }
 
-/// A vCPU that may run on pCPU 0 only, and weighs little, is beside one that could run anywhere, and came when pCPU 1 was
-/// busy. Whenever that idles, the heavy one goes there: it need not wait for that by itself.
+/// A vCPU that may run on pCPU 0 only, and weighs little, is beside one that could run anywhere, and came when pCPU 1
+/// was busy. Whenever that idles, the heavy one goes there: it need not wait for that by itself.
 #[test]
 fn a_heavy_vcpu_leaves_a_light_one_its_only_pcpu() {
     let params = host("1n1l2c1t", 250);

@@ -45,8 +45,8 @@ fn any_vcpu() -> impl Strategy<Value = Does> {
     ]
 }
 
-/// A VM with `vcpus` vCPUs that all compute, of which each does something else, of which one computes alone until all do,
-/// or of which each wakes the next one.
+/// A VM with `vcpus` vCPUs that all compute, of which each does something else, of which one computes alone until all
+/// do, or of which each wakes the next one.
 fn any_guest(vcpus: usize) -> impl Strategy<Value = Guest> {
     let link = (MS / 10..5 * MS).prop_map(|work| Does::Hands {
         work,
@@ -250,8 +250,8 @@ const WINDOWS: [usize; 3] = [5, 10, 20];
 /// When the first window may begin, in tenths: a policy knows nothing of VMs that have just come.
 const SETTLED: usize = 10;
 
-/// The most by which a VM that did this lacks, in any window of so many tenths, what is its `share` in a tenth minus what
-/// it `gave` in each, and what its vCPUs wanted; as part of its share.
+/// The most by which a VM that did this lacks, in any window of so many tenths, what is its `share` in a tenth minus
+/// what it `gave` in each, and what its vCPUs wanted; as part of its share.
 fn most_lacking(did: &[Did], gave: Option<&[u64]>, share: Nanos, tenths: usize) -> f64 {
     let mut most = 0.0_f64;
     for (from, window) in did.windows(tenths).enumerate().skip(SETTLED) {
@@ -295,9 +295,9 @@ fn lacking(pcpus: u32, guests: &[Guest], seed: u64, params: JupiterParams) -> Ve
     all
 }
 
-/// By how much of its share a VM may lack more than under balance in so many tenths: as much as was seen in some hundred
-/// mixes, and a little more. Where vCPUs begin to compute, slices conflict until swaps and weights have followed, and a VM
-/// with a small share has few turns in half a second.
+/// By how much of its share a VM may lack more than under balance in so many tenths: as much as was seen in some
+/// hundred mixes, and a little more. Where vCPUs begin to compute, slices conflict until swaps and weights have
+/// followed, and a VM with a small share has few turns in half a second.
 fn most_beyond_balance(tenths: usize) -> f64 {
     match tenths {
         0..10 => 0.45,
@@ -409,8 +409,8 @@ impl Policy for OffLater {
     }
 }
 
-/// The dispatcher, of which is looked at whether a vCPU keeps anything of what Jupiter told it once this is off: from the
-/// vCPU's next turn on.
+/// The dispatcher, of which is looked at whether a vCPU keeps anything of what Jupiter told it once this is off: from
+/// the vCPU's next turn on.
 struct Forgets(Dispatcher);
 
 impl Forgets {
@@ -508,8 +508,8 @@ proptest! {
     }
 
     /// Off after it was on, it leaves nothing behind, neither in what the dispatcher keeps of vCPUs nor in what
-    /// these get in the ten seconds that follow: what balance gives, within 5 % of the host. (Sleepers of a second are not
-    /// asleep at the same times, so that it is not the same.)
+    /// these get in the ten seconds that follow: what balance gives, within 5 % of the host. (Sleepers of a second are
+    /// not asleep at the same times, so that it is not the same.)
     #[test]
     fn what_jupiter_did_is_undone_when_it_goes_off(
         (pcpus, guests) in any_host(), params in any_parts(), seed: u64,
@@ -622,9 +622,9 @@ fn siblings_that_begin_to_compute_find_the_share_of_their_vm() {
     }
 }
 
-/// A VM whose vCPUs wake each other by turns, some of them for a moment, and that owes nothing and is owed nothing, beside
-/// one that lent, of which all vCPUs begin to compute, and one that borrowed: while the debt is repaid it has most of what
-/// balance gives it in each second and in each two, and all but a twentieth once it is.
+/// A VM whose vCPUs wake each other by turns, some of them for a moment, and that owes nothing and is owed nothing,
+/// beside one that lent, of which all vCPUs begin to compute, and one that borrowed: while the debt is repaid it has
+/// most of what balance gives it in each second and in each two, and all but a twentieth once it is.
 #[test]
 fn a_third_vm_has_its_share_where_a_lender_is_repaid() {
     let begin = 4 * SEC;

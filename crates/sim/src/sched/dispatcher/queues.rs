@@ -58,7 +58,7 @@ impl Kind for Plain {
     const BUILD: Build = Build::Plain;
 }
 
-/// Told of each callback that has returned, and when it was made.
+/// Called after each callback has returned, with the time when it was made.
 pub type Watch = Box<dyn FnMut(Callback, Nanos)>;
 
 /// All queues of a host.

@@ -90,8 +90,8 @@ fn micro_slices_are_spread() {
     shared::micro_slices_are_spread("corun", sched);
 }
 
-/// A task that is due takes its turn before its time: the clock does not go on by that, or who sleeps for a moment would
-/// be behind all that have not had their turn yet. And it pays for it, though it sleeps for a moment, too.
+/// A task that is due takes its turn before its time: the clock does not go on by that, or who sleeps for a moment
+/// would be behind all that have not had their turn yet. And it pays for it, though it sleeps for a moment, too.
 #[test]
 fn micro_slices_take_nothing_from_who_sleeps() {
     let cycles = |work, sleep| {
@@ -132,8 +132,8 @@ fn interruptions_cost_nobody_his_share() {
     assert!(most - least <= 91 * MS, "{got:?}");
 }
 
-/// With long slices it is for long that a task waits for its turn: what it is owed for that it keeps while it halts for a
-/// moment, however far turns of others have moved the clock meanwhile.
+/// With long slices it is for long that a task waits for its turn: what it is owed for that it keeps while it halts for
+/// a moment, however far turns of others have moved the clock meanwhile.
 #[test]
 fn who_halts_for_a_moment_keeps_what_it_is_owed() {
     let mut jobs = vec![Job::new(Does::Cycles {
@@ -153,7 +153,8 @@ fn who_halts_for_a_moment_keeps_what_it_is_owed() {
     assert!(got > 0.09, "{got} of a tenth");
 }
 
-/// Four on three pCPUs take turns at being alone, with turns that are longer than busy pCPUs wait between two looks, too.
+/// Four on three pCPUs take turns at being alone, with turns that are longer than busy pCPUs wait between two looks,
+/// too.
 #[test]
 fn equals_have_equal_shares_with_long_slices() {
     for slice in [30 * MS, 60 * MS, 90 * MS] {
@@ -243,8 +244,8 @@ fn a_starving_vcpu_has_a_short_turn() {
     }
 }
 
-/// So many begin at once that a round of whole turns takes longer than the watchdog allows: 7.5 s. Nobody waits for that
-/// long, not even one that comes late and is behind all of them, and all have the same all the same.
+/// So many begin at once that a round of whole turns takes longer than the watchdog allows: 7.5 s. Nobody waits for
+/// that long, not even one that comes late and is behind all of them, and all have the same all the same.
 #[test]
 fn of_hundreds_that_begin_at_once_nobody_starves() {
     let params = DispatcherParams {

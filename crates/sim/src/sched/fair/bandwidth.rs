@@ -106,7 +106,7 @@ struct Account {
     /// When the pool is filled next; the timer runs only if it is `active`.
     next: Nanos,
     active: bool,
-    /// Has nobody taken anything since it was filled?
+    /// Has nothing been taken since it was filled?
     idle: bool,
     slack_timer: bool,
 }

@@ -130,7 +130,7 @@ impl Calls {
         self.called[cpu.index()].retain(|(_, called)| *called != task);
     }
 
-    /// The turn of `task` is over: if it leads, nobody is called any more.
+    /// The turn of `task` is over: if it leads, its calls end.
     pub(super) fn turn_ends(&mut self, task: TaskId) {
         let Some(vm) = self.leads[task.index()].take() else {
             return;

@@ -101,7 +101,7 @@ mod tests {
         // The waker's pCPU is as busy as the last one: stays, though pCPUs idle.
         assert_eq!(goes([1, 1, 0, 0], 0, 1, "0-3"), 1);
         assert_eq!(goes([1, 0, 1, 0], 0, 2, "0-3"), 2);
-        // The last one has two: pulled to the idle pCPU beside the waker, else to the waker's.
+        // The last one has two: pulled to the idle pCPU next to the waker's, else to the waker's.
         assert_eq!(goes([1, 0, 2, 0], 0, 2, "0-3"), 1);
         assert_eq!(goes([1, 1, 2, 0], 0, 2, "0-3"), 0);
         assert_eq!(goes([1, 0, 2, 0], 0, 2, "0,2-3"), 0);

@@ -166,7 +166,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// The interrupt of a tick of `cpu` is nobody's time: tasks are charged by `rq_clock_task()`, which
+    /// The interrupt of a tick of `cpu` is not charged to any task: tasks are charged by `rq_clock_task()`, which
     /// leaves interrupts out (`CONFIG_IRQ_TIME_ACCOUNTING`, since 2.6.37). So from tick to tick less than a period is
     /// charged, and a slice of a whole number of periods is not over after that many ticks: the task gets one more
     /// (Linux 2ae891b82695, "sched: Reduce the default slice to avoid tasks getting

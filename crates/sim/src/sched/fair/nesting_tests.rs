@@ -191,8 +191,8 @@ fn a_group_around_all_but_a_short_task_changes_little() {
     }
 }
 
-/// A task of the host that stays has what Linux gives it: as much as the group around the VMs, if it weighs as much, and
-/// these share that 3 : 1 here.
+/// A task of the host that stays has what Linux gives it: as much as the group around the VMs, if it weighs as much,
+/// and these share that 3 : 1 here.
 #[test]
 fn an_outsider_has_its_part_of_its_pcpu() {
     for name in KERNELS {

@@ -7,8 +7,8 @@
 //! LLC of that choice ([`super::search`]). 2.6.33 was different: [`super::early`].
 //!
 //! A wake-up from a device or timer is taken to happen on the pCPU that the task ran on last: KVM's
-//! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out:
-//! synchronous wake-ups and NUMA preferences.
+//! timers follow the vCPU. A new task that no task on a pCPU wakes is started from pCPU 0. Left
+//! out: synchronous wake-ups and NUMA preferences.
 
 use super::tuning::Generation;
 use super::{Fair, Order, Siblings};

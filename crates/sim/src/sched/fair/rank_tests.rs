@@ -39,8 +39,8 @@ fn turn_and_wait(name: &str, group: Cgroup) -> (u64, u64) {
     (ms(&vm.turns), ms(&vm.ready_waits))
 }
 
-/// Slices of 3 ms at least since 5.13 (`BASE_SLICE`), which are three ticks where switches take no time, as here; before, a
-/// weight of 10 to 1024 makes a slice of 0.2 ms, which lasts for one.
+/// Slices of 3 ms at least since 5.13 (`BASE_SLICE`), which are three ticks where switches take no time, as here;
+/// before, a weight of 10 to 1024 makes a slice of 0.2 ms, which lasts for one.
 #[test]
 fn a_light_group_has_the_least_slice() {
     let turn_and_wait = |name| turn_and_wait(name, LIGHT);
@@ -82,8 +82,8 @@ fn a_sleeper_of_an_idle_group_waits_longer_since_5_15() {
     assert!((3.0..7.0).contains(&after), "{after}");
 }
 
-/// On one pCPU, one that computes for 5 us each ms, and an idle one that computes for 3 ms each second, both give or take a
-/// fifth: how long the first one waits at most, us.
+/// On one pCPU, one that computes for 5 us each ms, and an idle one that computes for 3 ms each second, both give or
+/// take a fifth: how long the first one waits at most, us.
 fn longest_wait_beside_idle(name: &str) -> u64 {
     let cycles = |work, sleep| Does::Cycles {
         work,

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::load::Cgroup;
 
-    /// VM 0 is idle in a slice, VM 1 beside it; VM 2 in an idle slice, VM 3 is of the root.
+    /// VM 0 is idle in a slice, with VM 1 next to it; VM 2 is in an idle slice, VM 3 in the root.
     #[test]
     fn which_task_gives_way_to_which() {
         let group = |idle, within| Cgroup {

@@ -6,7 +6,7 @@
 //! (`throttled_lb_pair()`), and their averages stand still. Meanwhile the entity's weight in the cgroup around it falls
 //! to the others. Here, where each task is on its pCPU's runqueue itself
 //! ([`weights`](super::weights)), each is taken off it, *parked*. It comes back as the entity does: as if it woke up
-//! there (`ENQUEUE_WAKEUP` in `unthrottle_cfs_rq()`), but without preempting anybody, unless the pCPU idles. A task
+//! there (`ENQUEUE_WAKEUP` in `unthrottle_cfs_rq()`), but without preempting any task, unless the pCPU idles. A task
 //! that wakes up where its cgroup is throttled is parked as well.
 //!
 //! When: the pCPU that finds its current task's cgroup without runtime, at a tick or whenever time is

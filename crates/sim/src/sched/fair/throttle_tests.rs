@@ -194,9 +194,9 @@ fn two_levels() {
     }
 }
 
-/// A VM that is throttled leaves its weight to those in its slice. On four pCPUs a slice of weight 200 has `small`, of two
-/// vCPUs, and `large`, of four, beside a VM of 100 outside, of four. `small` may have 5 ms of 100; of the rest the slice has
-/// two thirds, so that `large` has twice what the VM outside has.
+/// A VM that is throttled leaves its weight to those in its slice. On four pCPUs a slice of weight 200 has `small`, of
+/// two vCPUs, and `large`, of four, beside a VM of 100 outside, of four. `small` may have 5 ms of 100; of the rest the
+/// slice has two thirds, so that `large` has twice what the VM outside has.
 #[test]
 fn the_weight_of_a_throttled_vm_is_its_slices() {
     for name in KERNELS {
@@ -328,9 +328,9 @@ fn each_vcpu_has_its_own_quota() {
     }
 }
 
-/// A vCPU that has used its quota up counts in its VM as little as one that sleeps. Alone on a pCPU it has 40 of each 100 ms.
-/// Its sibling shares the other one with a VM of the same weight: it has a third of that while both want to run, and half
-/// of it otherwise, were it not for its own 40 ms.
+/// A vCPU that has used its quota up counts in its VM as little as one that sleeps. Alone on a pCPU it has 40 of each
+/// 100 ms. Its sibling shares the other one with a VM of the same weight: it has a third of that while both want to
+/// run, and half of it otherwise, were it not for its own 40 ms.
 #[test]
 fn a_vcpu_without_quota_left_weighs_nothing_in_its_vm() {
     for name in KERNELS {

@@ -275,8 +275,8 @@ impl Groups {
         self.change_from(vm, member, change, now, decay);
     }
 
-    /// The quota of the group that is `level` groups out from the VM's own keeps one of the VM's active vCPUs out, or does not
-    /// any more. It goes on counting in that group and those within, but not in those around.
+    /// The quota of the group that is `level` groups out from the VM's own keeps one of the VM's active vCPUs out, or
+    /// does not any more. It goes on counting in that group and those within, but not in those around.
     pub(crate) fn hold(
         &mut self,
         vm: Option<usize>,
@@ -540,8 +540,8 @@ mod tests {
         );
     }
 
-    /// A quota holds VM 0, whose vCPUs are on two pCPUs: what it counts in the inner slice goes with each, what that counts
-    /// in the outer one with both. Within the VM nothing changes.
+    /// A quota holds VM 0, whose vCPUs are on two pCPUs: what it counts in the inner slice goes with each, what that
+    /// counts in the outer one with both. Within the VM nothing changes.
     #[test]
     fn a_held_vcpu_counts_in_its_own_group_only() {
         let (own, decay) = (scaled(100), Decay::new());
@@ -599,7 +599,7 @@ mod tests {
         assert!(part(0).abs_diff(75) <= 1 && part(1).abs_diff(50) <= 1);
     }
 
-    /// A quota on a VM that is in no slice: while it holds, nobody's count changes, to the last bit.
+    /// A quota on a VM that is in no slice: while it holds, no vCPU counts differently, to the last bit.
     #[test]
     fn without_a_group_around_nothing_changes() {
         let (own, decay) = (scaled(100), Decay::new());

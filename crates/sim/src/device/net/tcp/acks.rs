@@ -10,8 +10,8 @@
 //! reads. Here each packet is acknowledged by itself, and so each ACK offers the window less what the program has yet
 //! to read.
 //!
-//! Left out: that Linux 5.1 to 5.18 wants three answers before it believes (`TCP_PINGPONG_THRESH`), and longer delays for
-//! round trips of more than 320 ms.
+//! Left out: that Linux 5.1 to 5.18 wants three answers before it believes (`TCP_PINGPONG_THRESH`), and longer delays
+//! for round trips of more than 320 ms.
 
 use super::MSS;
 use corun_model::Nanos;

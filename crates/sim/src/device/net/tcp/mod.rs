@@ -48,8 +48,8 @@ pub struct TcpParams {
     /// 512 KiB, assumed: between the 64 KiB that Linux begins with and the 6 MiB (`tcp_rmem`) up to
     /// which it tunes itself.
     pub window: u64,
-    /// The longest that an ACK waits for something to be sent with, 0 to 200 ms; 0: every packet is acknowledged at once.
-    /// 40 ms: `TCP_DELACK_MIN`.
+    /// The longest that an ACK waits for something to be sent with, 0 to 200 ms; 0: every packet is acknowledged at
+    /// once. 40 ms: `TCP_DELACK_MIN`.
     pub ack_delay: Nanos,
     /// Is a time-out undone that timestamps show to be spurious? Default: yes, `tcp_timestamps` is
     /// on.

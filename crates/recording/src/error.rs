@@ -101,7 +101,7 @@ pub enum ImportError {
         /// Where it jumps.
         at: Place,
     },
-    /// Its lines are in no order.
+    /// Its lines are out of order.
     #[error(
         "{file}: {at}: {events} of {total} events go back in time further than the {window} \
          events within which they are put in order. Is it several recordings in one file? \

@@ -45,7 +45,7 @@ pub struct Case {
 /// What a case's tasks do.
 #[derive(Clone, Copy, Debug)]
 enum Demand {
-    /// So many host tasks that run 0.2 ms and sleep 2.2 ms.
+    /// This many host tasks, which run for 0.2 ms and sleep for 2.2 ms.
     Tasks(u32),
     /// The same for so many vCPUs, in VMs of eight.
     Vcpus(u32),

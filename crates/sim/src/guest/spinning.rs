@@ -44,7 +44,7 @@ impl PleFavours {
     ];
 }
 
-/// Did a vCPU spin when it gave its pCPU up, and if so, may it be favoured all the same this time?
+/// Did a vCPU spin when it gave its pCPU up, and if so, may it be favoured nevertheless this time?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Yielding {
     #[default]

@@ -17,7 +17,7 @@ use corun_model::Nanos;
 pub(super) enum Doing {
     /// Its next operation decides.
     Next,
-    /// So much work is left of a `compute`.
+    /// How much work is left of a `compute`.
     Computing(Nanos),
     /// Has wanted a spin lock since then; `granted`: the lock was handed over and the thread only
     /// needs to notice.

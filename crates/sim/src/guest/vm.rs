@@ -224,7 +224,7 @@ impl Vm {
             slot.yielding = Yielding::No;
         }
         if slot.idle_state.idling.is_some() {
-            // What passes while it idles is no thread's work.
+            // Time that passes while it idles is no thread's work.
             self.stats.idling += work;
             return;
         }

@@ -318,7 +318,7 @@ impl Accounts {
 mod tests {
     use super::*;
 
-    /// So many domains with these weights, caps and numbers of vCPUs, all active.
+    /// Domains with these weights, caps and numbers of vCPUs, all active.
     fn accounts(pcpus: u32, domains: &[(u32, u32, u32)]) -> Accounts {
         let mut all = Accounts::new(&CreditParams::default(), pcpus);
         let info = |&(weight, cap, _): &(u32, u32, u32)| VmInfo {
@@ -358,7 +358,7 @@ mod tests {
     fn what_one_cannot_use_others_get() {
         let mut all = accounts(2, &[(100, 0, 2), (800, 0, 1)]);
         all.hand_out();
-        // Of 600 by 1:1:8 the heavy one would have 480; it can use 300.
+        // Of 600 credits, divided 1:1:8, the heavy domain would have 480; it can use 300.
         assert_eq!(credits(&all), [150, 150, 300]);
     }
 

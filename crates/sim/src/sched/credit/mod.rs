@@ -173,7 +173,7 @@ impl Credit {
         }
     }
 
-    /// The best vCPU of the own queue. If that is OVER or there is none, rather one of higher
+    /// The best vCPU of the own queue; if that is OVER or there is none, preferably one of higher
     /// priority from elsewhere.
     fn take_best(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let head = self.pcpu(cpu).queue.front().copied();

@@ -274,7 +274,7 @@ fn a_hardware_thread_is_kept_for_a_vcpu_that_comes_back_in_time() {
 #[test]
 fn after_the_timeout_it_is_lent_and_taken_back_at_once() {
     let (shares, runs, held) = beside_hogs(9_900 * US, 2 * MS);
-    // Of each 10 ms it computes for 0.1 and is waited for for 2; for 7.9 ms the other has its
+    // Of each 10 ms it computes for 0.1 and its thread is held for 2; for 7.9 ms the other has its
     // place.
     assert!((held as f64 / SEC as f64 - 0.2).abs() < 0.01, "{held}");
     assert!((shares[1] + shares[2] - 1.79).abs() < 0.03, "{shares:?}");
@@ -316,7 +316,8 @@ fn a_vcpu_that_computes_gets_a_core_to_itself_if_there_is_nothing_else() {
 
 #[test]
 fn retention_is_charged_as_time_on_the_pcpu() {
-    // Two on the I/O-bound hardware thread: one that computes and one that is held for, by turns.
+    // Two on the I/O-bound hardware thread, in turn: one that computes and one for which it is
+    // held.
     let jobs = vec![io(0, 100 * US, 900 * US), hog(1)];
     let params = host("1n1l1c2t", 250);
     let mut cores = Cores::new("1n1l1c2t", 2, 3 * MS);

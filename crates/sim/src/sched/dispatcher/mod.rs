@@ -479,7 +479,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
                 self.configure(wanted.vm.index());
             }
         }
-        // As the daemon does it.
+        // The same way as the daemon does it.
         let gangs = self.plans.iter().any(|vm| vm.gang != Gang::None);
         self.native.look_at_gangs(gangs);
         if plan.tasks.iter().any(|wanted| wanted.micro) {

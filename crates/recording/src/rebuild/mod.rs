@@ -174,7 +174,8 @@ impl Rebuild {
                     cpu.interrupt = entry.then_some(self.now);
                 }
             }
-            // These were all dealt with before, here or by `aside`.
+            // `Lost` was dealt with before, `Other` needs nothing else, and `aside` has taken in
+            // the rest.
             Event::Lost
             | Event::Other
             | Event::Mark

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From which level on groups around VMs count on a pCPU.
+//! Up to which level the groups around VMs count on a pCPU.
 //!
 //! In Linux tasks compete within a group: among the members of one, the groups around it decide nothing
 //! (`find_matching_se()` goes up to where the paths of two tasks meet, and virtual time, slices and credit are those of

@@ -26,7 +26,7 @@ pub enum ImportError {
         /// What the unpacker said.
         why: String,
     },
-    /// It is a recording of corun's own, but not one that can be read.
+    /// It is one of corun's own recordings, but cannot be read.
     #[error("{file}: no recording that can be read: {why}")]
     Native {
         /// The file.
@@ -47,7 +47,7 @@ pub enum ImportError {
         file: String,
         /// What it is.
         what: &'static str,
-        /// The command that makes a recording of it, or what to do instead.
+        /// The command that turns it into a recording, or what to do instead.
         remedy: &'static str,
     },
     /// It is text, but no line of it is an event.
@@ -58,7 +58,7 @@ pub enum ImportError {
         /// The first line not understood.
         first: Option<Quote>,
     },
-    /// It has events, but none that tells which task ran.
+    /// It has events, but none that shows which task ran.
     #[error(
         "{file}: there are no sched_switch events{}, only {found}; record sched_switch, sched_waking \
          and sched_wakeup on all pCPUs (`trace-cmd record -e sched -e kvm`, `perf sched record`)",
@@ -84,7 +84,7 @@ pub enum ImportError {
         /// The tasks that ran longest.
         found: String,
     },
-    /// It is too short to say anything.
+    /// It is too short to show anything.
     #[error("{file}: all events happened at the same time; a recording must last a while")]
     NoTime {
         /// The file.
@@ -101,7 +101,7 @@ pub enum ImportError {
         /// Where it jumps.
         at: Place,
     },
-    /// Its lines are in no order.
+    /// Its lines are out of order.
     #[error(
         "{file}: {at}: {events} of {total} events go back in time further than the {window} \
          events within which they are put in order. Is it several recordings in one file? \
@@ -110,11 +110,11 @@ pub enum ImportError {
     Disordered {
         /// The file.
         file: String,
-        /// The first of them.
+        /// The first event out of order.
         at: Place,
         /// How many events.
         events: u64,
-        /// Of how many.
+        /// Out of how many.
         total: u64,
         /// The window.
         window: usize,
@@ -134,7 +134,7 @@ pub enum ImportError {
         file: String,
         /// Where the limit was reached.
         at: Place,
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
         /// The limit.
         max: u64,
@@ -142,7 +142,7 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// Is the file no recording at all, rather than one that cannot be used?
+    /// Is the file not a recording at all, rather than one that cannot be used?
     pub fn is_something_else(&self) -> bool {
         matches!(
             self,

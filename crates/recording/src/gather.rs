@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Gathers the events of any form of recording, in any order within the window, to the finished
-//! recording, and keeps count of all trouble.
+//! Gathers the events of any form of recording, in any order within the window, into the finished
+//! recording, and counts all problems.
 
 use crate::error::ImportError;
 use crate::import::Import;
@@ -13,19 +13,19 @@ use corun_model::time::SEC;
 use corun_model::{Nanos, Topology};
 use std::collections::BTreeMap;
 
-/// Kinds of events counted by name.
+/// The most kinds of events that are counted by name.
 const MAX_KINDS: usize = 4096;
-/// Events further apart than this are not of one recording, ns.
+/// Events further apart than this do not belong to one recording, ns.
 const GAP: Nanos = 3600 * SEC;
 
 /// What has been gathered so far.
 pub(crate) struct Gather<'a> {
     file: &'a str,
-    /// What places of this form are called.
+    /// What a place in this form is called.
     unit: fn(u64) -> Place,
-    /// Where in the file it is read: a line, a block, a packet, from 1.
+    /// The place in the file that is being read: a line, a block, a packet, from 1.
     pub place: u64,
-    /// The form, if it is not to be told by what the recording states.
+    /// The form, unless it follows from what the recording states.
     pub format: Option<Format>,
     pub stated: Stated,
     order: Order,
@@ -74,14 +74,13 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The same for a form that is far out of order: so many events are put in order, which is nothing to
-    /// note.
+    /// The same for a form that is far out of order: so many events are held back to be put in order, without a note.
     pub(crate) fn with_window(mut self, window: usize) -> Self {
         self.order.window = window;
         self
     }
 
-    /// Its name in messages.
+    /// The file's name in messages.
     pub(crate) fn file(&self) -> String {
         self.file.to_string()
     }
@@ -103,7 +102,7 @@ impl<'a> Gather<'a> {
         self.lost = self.lost.saturating_add(events);
     }
 
-    /// An event with numbers that cannot be.
+    /// Counts an event with impossible numbers.
     pub(crate) fn unusable(&mut self) {
         self.unusable += 1;
     }
@@ -182,7 +181,7 @@ impl<'a> Gather<'a> {
         Ok(Import { recording, notes })
     }
 
-    /// Whether there is enough to rebuild anything from.
+    /// Checks that there is enough to rebuild anything from.
     fn check(&self) -> Result<(), ImportError> {
         let file = self.file();
         if self.place == 0 && self.notes.is_empty() {
@@ -252,7 +251,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Turns the counts of trouble into notes.
+    /// Turns the counts of problems into notes.
     fn trouble(&mut self) {
         let mut notes = Vec::new();
         if self.unparsed > 0 {
@@ -298,7 +297,7 @@ impl<'a> Gather<'a> {
         self.doubts();
     }
 
-    /// What the events themselves leave open.
+    /// Notes what the events themselves leave open.
     fn doubts(&mut self) {
         let rebuild::Oddities {
             no_wakeup,
@@ -328,7 +327,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// A recording without vCPUs is of no use; says what is in it instead.
+/// A recording without vCPUs is of no use: the error says what is in it instead.
 fn check_vms(file: &str, recording: &Recording) -> Result<(), ImportError> {
     if !recording.vms.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads a file from its first byte to the finished recording: tells its form and hands it on.
+//! Reads a file from its first byte to the finished recording: recognises its form and hands it on.
 
 use crate::error::ImportError;
 use crate::model::Recording;

@@ -15,9 +15,9 @@
 //! # Ok::<(), corun_recording::ImportError>(())
 //! ```
 //!
-//! The way of an event: `text` (bytes to lines to events), `native` (blocks to events) or `perfetto` → `gather`,
-//! `order` (events in order of time) → `rebuild` (events to states, states to demand). Problems on the way are
-//! counted and reported as a [`Note`]; a file that cannot be used at all is an [`ImportError`].
+//! The path of an event: `text` (bytes to lines to events), `native` (blocks to events) or `perfetto` → `gather`,
+//! `order` (events in order of time) → `rebuild` (events to states, states to demand). Problems on the way are counted
+//! and reported as a [`Note`]; a file that cannot be used at all gives an [`ImportError`].
 
 mod error;
 mod event;
@@ -59,8 +59,8 @@ pub fn read(path: &Path) -> Result<Import, ImportError> {
     }
 }
 
-/// Reads a recording from anything that is read to its end, such as a file whose reading is watched; `name`
-/// stands for it in messages.
+/// Reads a recording from any source, to its end, such as a file whose reading is watched; `name` stands for it in
+/// messages.
 ///
 /// # Errors
 /// [`ImportError`] if it cannot be read or is no usable recording.
@@ -68,8 +68,8 @@ pub fn read_from(name: &str, source: impl Read) -> Result<Import, ImportError> {
     import::import(name, source)
 }
 
-/// Where a text that may be a recording begins to be something else: what is behind the lines with which
-/// `trace-cmd report` begins. `None` if an event is there, or nothing: then it can only be a recording.
+/// For a text that may be a recording or something else: what follows the lines with which `trace-cmd report` begins.
+/// `None` if an event follows, or nothing: then it can only be a recording.
 pub fn behind_headers(text: &str) -> Option<&str> {
     text::behind_headers(text)
 }

@@ -3,11 +3,12 @@
 //!
 //! A task's *demand* is a list of [`Burst`]s: how it was woken, how much CPU time it then used, and
 //! how that ended. Demand leaves out what the recorded scheduler decided (which task waited for
-//! which), so that a replay can decide anew. What the recorded scheduler did make of it is kept
-//! beside the demand as *observed* figures, the truth a replay is checked against.
+//! which), so that a replay can decide anew. What the recorded scheduler made of it is kept
+//! alongside the demand as *observed* figures, the truth that a replay is checked against.
 //!
 //! All times are nanoseconds since the recording's start unless said otherwise. Time spent in
-//! interrupt handlers counts as work of the task they interrupted: the events do not tell it apart.
+//! interrupt handlers counts as work of the task they interrupted: the events do not distinguish
+//! it.
 
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// A fact about the host and the place it was taken from.
+/// A fact about the host and where it was taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact<T> {
     /// The fact.
@@ -172,7 +173,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The VM of a task that has it.
+    /// The VM of a task with this role.
     pub fn vm(self) -> Option<VmId> {
         match self {
             Self::Vcpu { vm, .. } | Self::VmThread { vm, .. } => Some(vm),
@@ -205,7 +206,8 @@ pub enum AtStart {
     Ready,
     /// Blocked.
     Waiting,
-    /// Not yet there: it was created during the recording. Its first burst says by which task.
+    /// It did not exist yet: it was created during the recording. Its first burst says by which
+    /// task.
     Unborn,
 }
 
@@ -227,7 +229,7 @@ pub enum AtEnd {
 pub struct Burst {
     /// How it came to want a pCPU.
     pub wake: WakeCause,
-    /// When it did, ns since the start. For checking; a replay uses `wake`.
+    /// When it came to want one, ns since the start. For checking; a replay uses `wake`.
     pub woken_at: Nanos,
     /// CPU time used until it ended, summed over all the pieces it ran in, ns.
     pub work: Nanos,
@@ -277,8 +279,8 @@ pub struct TaskObserved {
     pub ready: Nanos,
     /// Time blocked, ns.
     pub wait: Nanos,
-    /// Of `run`, the time during which a sibling vCPU wanted a pCPU and had none, ns: the most that a vCPU
-    /// can have spun for siblings. 0 for tasks that are no vCPUs.
+    /// The part of `run` during which a sibling vCPU wanted a pCPU and had none, ns: the most that a vCPU can have spun
+    /// for siblings. 0 for tasks that are not vCPUs.
     pub contested: Nanos,
     /// Times it was switched in.
     pub switches_in: u64,
@@ -288,7 +290,7 @@ pub struct TaskObserved {
     pub wakeups: u64,
     /// What woke it.
     pub wakers: Wakers,
-    /// From each wake-up until it ran, ns, in order.
+    /// The time from each wake-up until it ran, ns, in order.
     pub wake_to_run: Vec<Nanos>,
 }
 
@@ -301,12 +303,12 @@ pub struct Wakers {
     pub vm_threads: u64,
     /// Tasks that are not of its VM.
     pub others: u64,
-    /// Interrupts, hard or soft, other than by a timer, as far as the recording tells these apart:
-    /// only `corun record` does.
+    /// Interrupts, hard or soft, other than by a timer, if the recording distinguishes these: only
+    /// those of `corun record` do.
     pub interrupts: u64,
     /// Timers.
     pub timers: u64,
-    /// Something that was not recorded, such as an interrupt that came for nobody seen.
+    /// Something that was not recorded, such as an interrupt that no event shows.
     pub unknown: u64,
 }
 
@@ -321,7 +323,7 @@ pub struct KvmSeen {
     pub ipis: u64,
     /// Halts that ended (`kvm_vcpu_wakeup`).
     pub halts: u64,
-    /// Of these, halts that ended while still polling, without a switch.
+    /// Those of them that ended while KVM was still polling, without a switch.
     pub polled_halts: u64,
     /// Time spent polling in those, ns. It is part of the bursts' work.
     pub polled: Nanos,
@@ -426,7 +428,7 @@ impl HostObserved {
 pub struct PcpuObserved {
     /// Time some task ran, ns.
     pub busy: Nanos,
-    /// Time the idle task ran, or nothing is known (lost events), ns.
+    /// Time in which the idle task ran, or about which nothing is known (lost events), ns.
     pub idle: Nanos,
     /// Context switches.
     pub switches: u64,

@@ -2,7 +2,7 @@
 //! What thread names give away: vCPU threads, a VM's other threads, the VM's own name.
 //!
 //! Virtual machine monitors name their vCPU threads, and that name is all that most recordings
-//! have. KVM's own events, where traced, are surer and take precedence elsewhere.
+//! have. KVM's own events, where traced, are more reliable; where both exist they take precedence.
 
 use crate::model::VmThread;
 
@@ -44,8 +44,8 @@ pub(crate) fn is_monitor_thread(comm: &str) -> bool {
     !comm.starts_with("kvm-nx") && PREFIXES.iter().any(|p| comm.starts_with(p)) || comm == "worker"
 }
 
-/// Names that the kernel and virtual machine monitors give threads by themselves, so that they tell their part and
-/// nothing of which VM they serve. `#` is a number.
+/// Names that the kernel and virtual machine monitors give threads of their own accord: they show a thread's role but
+/// not which VM it serves. `#` is a number.
 const USUAL: &[&str] = &[
     // QEMU, on the architectures that have KVM, and its threads.
     "qemu-kvm",
@@ -118,9 +118,9 @@ const USUAL: &[&str] = &[
 /// Where the kernel cuts off names, bytes.
 const LONGEST: usize = 15;
 
-/// What of a name the kernel or a virtual machine monitor gives by itself: mostly all of it, of a kernel
-/// thread's only what comes before that which it works at (`kworker/1:2H-xfs-conv/sda1`, `irq/24-eth0`).
-/// `None`: somebody else may have thought of it.
+/// The part of a name that the kernel or a virtual machine monitor gives of its own accord: mostly all of it; for a
+/// kernel thread only what precedes the thing it works on (`kworker/1:2H-xfs-conv/sda1`, `irq/24-eth0`). `None`: the
+/// name may have been chosen by somebody else.
 pub(crate) fn usual(comm: &str) -> Option<&str> {
     let part = match comm.split_once('/') {
         Some(("kworker" | "irq", _)) => comm.split(['-', '+']).next()?,
@@ -160,8 +160,8 @@ pub(crate) fn vm_thread(comm: &str, main: bool) -> VmThread {
     }
 }
 
-/// The VM's name on a command line: QEMU's `-name NAME` or `-name guest=NAME,…`, or `--id NAME`. After `guest=`,
-/// which libvirt writes, it may have spaces: it goes on to the next comma or option.
+/// The VM's name on a command line: QEMU's `-name NAME` or `-name guest=NAME,…`, or `--id NAME`. After `guest=`, which
+/// libvirt writes, the name may contain spaces: it goes on to the next comma or option.
 pub(crate) fn vm_name(cmdline: &str) -> Option<String> {
     let mut words = cmdline.split_whitespace();
     while let Some(word) = words.next() {

@@ -36,7 +36,7 @@ pub struct Quote {
     pub why: &'static str,
 }
 
-/// Something that was skipped, repaired or guessed. `Display` says it in a sentence.
+/// Something that was skipped, repaired or guessed. `Display` states it in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// Lines that are not understood were skipped.
@@ -110,7 +110,7 @@ pub enum Note {
         /// Entries written.
         written: u64,
     },
-    /// Events contradict each other; they were taken at their word.
+    /// Events contradict each other; each was believed.
     Contradictions {
         /// Tasks that ran without having been woken.
         no_wakeup: u64,
@@ -122,7 +122,7 @@ pub enum Note {
     /// There are no wake-up events: which task woke which is unknown, and so is how long a task was
     /// ready after it was woken.
     NoWakeups,
-    /// The recording does not tell interrupts from tasks; causes of wake-ups are guessed.
+    /// The recording does not distinguish interrupts from tasks; causes of wake-ups are guessed.
     ContextUnknown {
         /// Wake-ups concerned.
         wakeups: u64,
@@ -142,8 +142,8 @@ pub enum Note {
 }
 
 impl Note {
-    /// How many events are missing, or wrong, within the time that the recording tells of. What only
-    /// begins later or ends earlier than it should is not.
+    /// How many events are missing, or wrong, within the time that the recording covers. A recording that only begins
+    /// later or ends earlier than it should has no gaps because of that.
     pub fn gaps(&self) -> u64 {
         match self {
             Self::Unparsed { lines: events, .. }
@@ -155,7 +155,7 @@ impl Note {
                 no_switch,
                 after_exit,
             } => no_wakeup + no_switch + after_exit,
-            // Every one of a kind.
+            // All events of a kind are missing.
             Self::NoWakeups => u64::MAX,
             Self::CutShort { .. }
             | Self::BrokenOff { .. }

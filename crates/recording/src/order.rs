@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Puts events back in order of time within a bounded window.
+//! Puts events back into order of time within a bounded window.
 //!
-//! Recordings merged from per-pCPU files may go back in time by a little. The [`WINDOW`] latest
+//! Recordings merged from per-pCPU files may go back a little in time. The [`WINDOW`] latest
 //! events are held back and released earliest first; equal times keep the file's order.
 
 use crate::event::{Context, Event};
@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 /// How many events are held back, unless the form needs more.
 pub(crate) const WINDOW: usize = 1 << 15;
 
-/// An event with everything its line said.
+/// An event with everything that its line states.
 #[derive(Clone, Debug)]
 pub(crate) struct Stamped {
     /// ns on the recorded clock.
@@ -29,7 +29,7 @@ pub(crate) struct Stamped {
 }
 
 impl Stamped {
-    /// An event in task context of which nothing else is known; its place in the file is still to come.
+    /// An event in task context about which nothing else is known; its place in the file is set later.
     pub fn new(at: Nanos, cpu: u32, tid: u32, event: Event) -> Self {
         Self {
             at,
@@ -46,7 +46,7 @@ impl Stamped {
 
 /// The window.
 pub(crate) struct Order {
-    /// How many are held back.
+    /// How many events are held back.
     pub window: usize,
     heap: BinaryHeap<Reverse<Entry>>,
     sequence: u64,

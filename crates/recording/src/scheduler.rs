@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What recordings call the scheduler of their host.
 //!
-//! The kernel tells the name of a sched_ext scheduler and no more. That of corun's says nothing of what it decides, so
-//! that recordings of hosts under corun name its policy, too: `corun balance`.
+//! The kernel gives the name of a sched_ext scheduler and nothing else. That of corun's scheduler says nothing about
+//! how it decides, so recordings of hosts under corun name its policy, too: `corun balance`.
 
-/// corun's dispatcher, as the kernel names it; in a recording: its policy is not known.
+/// corun's dispatcher, as the kernel names it; in a recording it means that the policy is not
+/// known.
 pub const CORUN: &str = "corun";
 
-/// Between the names of two that were in charge one after the other.
+/// Separates the names of two schedulers that were in charge one after the other.
 const THEN: &str = ", then ";
 
 /// What a recording calls corun under `policy`.
@@ -15,8 +16,8 @@ pub fn under(policy: &str) -> String {
     format!("{CORUN} {policy}")
 }
 
-/// What a recording says that was begun under `first` and ended under `last`. Of corun, a policy that is not known may have
-/// been the one that is.
+/// What a recording that was begun under `first` and ended under `last` calls the scheduler. If both are corun and one
+/// policy is not known, it may have been the known one.
 pub fn both(first: &str, last: &str) -> String {
     match (first, last) {
         _ if first == last => first.to_string(),
@@ -31,7 +32,7 @@ pub fn is_corun(scheduler: &str) -> bool {
     names.all(|name| name == CORUN || policy(name).is_some())
 }
 
-/// The policy that corun had, by what a recording calls the `scheduler`.
+/// The policy that corun had, according to what a recording calls the `scheduler`.
 pub fn policy(scheduler: &str) -> Option<&str> {
     scheduler.strip_prefix(CORUN)?.strip_prefix(' ')
 }

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings that were never made: the same host with VMs that began later, or with more of them.
+//! Recordings that were never made: the same host with VMs that begin later, or with more VMs.
 //!
-//! Problem: one recording is one sample. Which VM happened to be ahead of which when it began decides
-//! much, and what another VM would do to the host was not recorded at all.
-//! How: a VM's demand moves as a whole, its inner dependencies with it, so it can begin later
-//! ([`Recording::delayed`]) or be there twice ([`Recording::with_copy`]). What was *observed* stays
-//! that of the recorded host, and says nothing about what is made of it here.
+//! Problem: one recording is one sample. Which VM happened to be ahead of which when it began matters a lot, and what
+//! another VM would do to the host was not recorded at all. How: a VM's demand moves as a whole, its inner dependencies
+//! with it, so it can begin later ([`Recording::delayed`]) or exist twice ([`Recording::with_copy`]). The *observed*
+//! figures stay those of the recorded host, and say nothing about the host that results here.
 
 use crate::model::{AtStart, Burst, Recording, Role, Task, Vm, WakeCause};
 use corun_model::{Nanos, TaskId, VmId};
 use std::collections::BTreeMap;
 
 impl Recording {
-    /// The same, but what `vm` wants without being woken by a task begins `by` ns later.
+    /// The same, but the demand of `vm` that no task wakes begins `by` ns later.
     ///
-    /// Tasks of the host and of other VMs that wake its threads still do so when they did: a recording
-    /// cannot tell what caused these. An unknown VM changes nothing.
+    /// Tasks of the host and of other VMs that wake its threads still do so when they did: a recording cannot show what
+    /// caused these wake-ups. An unknown VM changes nothing.
     #[must_use]
     pub fn delayed(&self, vm: VmId, by: Nanos) -> Self {
         let mut recording = self.clone();
@@ -27,10 +26,10 @@ impl Recording {
         recording
     }
 
-    /// The same with a second VM that does as `vm` does, called `name`, which begins `by` ns later.
+    /// The same with a second VM called `name` that does what `vm` does, but begins `by` ns later.
     ///
-    /// Its threads wake each other; wake-ups by others reach them as they reach the original's. It wakes
-    /// nobody outside itself: the others' work needs the original only. An unknown VM changes nothing.
+    /// Its threads wake each other; wake-ups by others reach them as they reach the original's. It wakes no task
+    /// outside itself: the others' work needs only the original. An unknown VM changes nothing.
     #[must_use]
     pub fn with_copy(&self, vm: VmId, name: &str, by: Nanos) -> Self {
         let Some(original) = self.vms.get(vm.index()) else {
@@ -164,7 +163,7 @@ mod tests {
             task(&recorded, 0, 0).bursts[0].work
         );
         assert_ne!(first, second);
-        // The original is as it was.
+        // The original is unchanged.
         assert_eq!(more.tasks[..recorded.tasks.len()], recorded.tasks[..]);
     }
 
@@ -188,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is copied and delayed: thread ids differ, and nobody's work changes.
+        /// Whatever is copied and delayed: thread ids differ, and no task's work changes.
         #[test]
         fn work_stays(copies in prop::collection::vec((0_u32..2, 0_u64..1 << 40), 0..6)) {
             let recorded = recording();

@@ -2,14 +2,14 @@
 //! What a workload is like when nothing disturbs it.
 //!
 //! Problem: a reader of results must know whether a preset computes, spins, sleeps or switches all
-//! the time, and text about it would sooner or later be wrong. So the simulator says it: one VM of
-//! four vCPUs alone on four pCPUs, each vCPU on a pCPU of its own (policy `affinity`, so that no
-//! scheduler has a say), guest and machine as they are by default. Its clients are those that the
+//! the time, and text about it would sooner or later be wrong. So the simulator measures it: one VM
+//! of four vCPUs alone on four pCPUs, each vCPU on a pCPU of its own (policy `affinity`, so that no
+//! scheduler interferes), guest and machine with their defaults. Its clients are those that the
 //! preset brings along, its disk a solid-state disk; what it calls runs in VMs with pCPUs of their
 //! own.
 //!
-//! The busier a workload, the shorter its run: what happens a million times needs no two seconds to
-//! be measured. A pilot run tells how busy it is. Same seed, same figures.
+//! The busier a workload, the shorter its run: what happens a million times does not need two
+//! seconds to be measured. A pilot run shows how busy it is. Same seed, same figures.
 
 use crate::Simulation;
 use crate::device::disk::{DiskParams, MediumParams, Share, SsdParams};
@@ -27,11 +27,11 @@ pub const VCPUS: u32 = 4;
 pub const LONGEST: Nanos = 2 * SEC;
 /// The shortest measured part.
 const SHORTEST: Nanos = 20 * MS;
-/// Before the measured part: threads find their vCPUs.
+/// Time before the measured part, in which threads find their vCPUs.
 const WARM_UP: Nanos = 20 * MS;
 /// The pilot run's length.
 const PILOT: Nanos = 10 * MS;
-/// Events that a measured part should have at most; statistics need no more.
+/// The most events that a measured part should have; statistics need no more.
 const EVENTS: u64 = 20_000;
 const SEED: u64 = 1;
 
@@ -72,7 +72,7 @@ pub struct Responses {
 /// Why a workload cannot be run alone: each is a defect of a preset.
 #[derive(Debug, thiserror::Error)]
 pub enum AloneError {
-    /// Its text is no program.
+    /// Its text is not a program.
     #[error(transparent)]
     Program(#[from] ParseError),
     /// Its programs do not fit together.
@@ -81,7 +81,7 @@ pub enum AloneError {
     /// No host of four pCPUs can be made.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Virtual time stands still in it.
+    /// Virtual time stands still while it runs.
     #[error(transparent)]
     Standstill(#[from] Standstill),
 }
@@ -90,7 +90,7 @@ impl Alone {
     /// Runs `preset`, with as many threads as it has by default.
     ///
     /// # Errors
-    /// [`AloneError`] if the preset is no runnable program.
+    /// [`AloneError`] if the preset is not a runnable program.
     pub fn of(preset: &Preset) -> Result<Self, AloneError> {
         let pilot = simulation(preset)?.try_run(0, PILOT, |_| {})?;
         let measured = length(pilot.events);
@@ -121,7 +121,7 @@ impl Alone {
             let of_run = |part: Nanos| part as f64 / run.max(1) as f64;
             alone.throughput = done.throughput;
             alone.unit.clone_from(&done.throughput_unit);
-            // The host polls for idle vCPUs on pCPUs that are their own: no use of theirs.
+            // Idle vCPUs for which the host polls, on pCPUs of their own, do not use them.
             let busy = run.saturating_sub(done.idling);
             alone.cpu_use = busy as f64 / (measured as f64 * f64::from(VCPUS));
             alone.kernel_share = of_run(done.kernel);
@@ -137,7 +137,7 @@ impl Alone {
 /// The VM's image on a solid-state disk of its own, bytes, if it reads or writes.
 const IMAGE: u64 = 32 << 30;
 
-/// How long to measure what has so many events in the pilot run: whole steps of 20 ms.
+/// How long to measure a workload with so many events in the pilot run: whole steps of 20 ms.
 fn length(pilot: u64) -> Nanos {
     let fitting = PILOT.saturating_mul(EVENTS) / pilot.max(1);
     (fitting / SHORTEST * SHORTEST).clamp(SHORTEST, LONGEST)
@@ -159,7 +159,7 @@ fn simulation(preset: &Preset) -> Result<Simulation, AloneError> {
 }
 
 /// `preset` in the first VM with its clients, what it calls in others; each VM has pCPUs of its own.
-/// Returns how many there are, too.
+/// Also returns the number of pCPUs.
 pub(crate) fn guests(preset: &Preset, seed: u64) -> Result<(Guests, u32), AloneError> {
     let (mut vms, mut network) = (Vec::new(), NetworkSpec::default());
     let client = |client: &PresetClient| ClientSpec {
@@ -249,7 +249,7 @@ mod tests {
     fn what_the_papers_say_holds_by_structure() {
         let matmul = alone("matmul");
         assert!(matmul.cpu_use > 0.999 && matmul.vcpu_wakeups == 0.0);
-        // Of its vCPU's time: it has one thread, and the VM four vCPUs.
+        // In parts of its vCPU's time: it has one thread, and the VM four vCPUs.
         let sockperf = alone("sockperf");
         assert!(sockperf.cpu_use * 4.0 < 0.2, "{sockperf:?}");
         let responses = sockperf.responses.unwrap();
@@ -264,7 +264,8 @@ mod tests {
         assert_eq!(alone("cpu").responses, None);
     }
 
-    /// As AQL sorts them, by what is measured here of the default host's caches.
+    /// The presets are as AQL classifies them, by what is measured here with the default host's
+    /// caches.
     #[test]
     fn working_sets_are_of_the_sizes_that_aql_names() {
         let (l2, llc) = (256 << 10, 10 << 20);

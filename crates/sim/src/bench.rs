@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hosts of known size to measure the simulator with: `corun bench` and `cargo bench` share them.
 //!
-//! The loads are made to exercise the simulator, not to resemble anybody's host: a mix of computing
-//! and sleeping as other scheduler simulators are measured with, the same at growing sizes, guests
-//! with their own kernels on a host with SMT, and the event queue with nothing around it. All seeds
-//! are fixed, so that every run of a case does the same work.
+//! The loads are made to exercise the simulator, not to resemble any real host: a mix of computing
+//! and sleeping with which other scheduler simulators are measured, the same at growing sizes,
+//! guests with their own kernels on a host with SMT, and the event queue with nothing around it.
+//! All seeds are fixed, so that every run of a case does the same work.
 //!
-//! A context switch here is a pCPU that starts another task than the one it had, or one after idling;
-//! going idle is not counted again. Times are the machine's, so they tell of its other work as well:
+//! A context switch here means that a pCPU starts another task than the one it had, or one after idling; going idle is
+//! not counted separately. Times are the machine's, so they also reflect its other work:
 //! [`measure`] takes the best of several rounds, and times the bare event queue in each of them.
 
 use crate::event_queue::EventQueue;
@@ -34,7 +34,7 @@ pub type Fault = Box<dyn Error + Send + Sync>;
 pub struct Case {
     /// For people and JSON, such as `8 pCPUs, 96 tasks`.
     pub name: String,
-    /// Virtual time that a run takes, ns.
+    /// Length of a run in virtual time, ns.
     pub length: Nanos,
     topology: String,
     policy: &'static str,
@@ -45,9 +45,9 @@ pub struct Case {
 /// What a case's tasks do.
 #[derive(Clone, Copy, Debug)]
 enum Demand {
-    /// So many host tasks that run 0.2 ms and sleep 2.2 ms.
+    /// This many host tasks, which run for 0.2 ms and sleep for 2.2 ms.
     Tasks(u32),
-    /// The same of so many vCPUs, in VMs of eight.
+    /// The same for so many vCPUs, in VMs of eight.
     Vcpus(u32),
     /// The same with each VM in a cgroup that has a quota, and all of these in another.
     Grouped(u32),
@@ -62,7 +62,7 @@ enum Workload {
     Preset(&'static str),
     /// A preset with a thread per vCPU.
     Wide(&'static str),
-    /// Threads that sleep until the next request and share a lock: what the presets lack.
+    /// Threads that sleep until the next request and share a lock, a kind that the presets lack.
     Service,
 }
 
@@ -163,7 +163,7 @@ impl Case {
         }
     }
 
-    /// The same for another length of virtual time, ns.
+    /// The same case with another length of virtual time, ns.
     #[must_use]
     pub fn lasting(&self, length: Nanos) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Case {
         }
     }
 
-    /// The same under another policy: `cfs`, `eevdf` or one of corun's.
+    /// The same case under another policy: `cfs`, `eevdf` or one of corun's.
     #[must_use]
     pub fn under(&self, policy: &'static str) -> Self {
         Self {
@@ -181,7 +181,7 @@ impl Case {
         }
     }
 
-    /// Runs it, nothing traced.
+    /// Runs the case without a trace.
     ///
     /// # Errors
     /// If the case itself is not valid.
@@ -281,8 +281,8 @@ impl Workload {
 }
 
 /// The event queue with nothing around it: what a simulation costs beyond it is models and
-/// scheduling. The unit that others are compared with, so that numbers of two machines, or of a
-/// busy one, can be.
+/// scheduling. It is the unit for the other cases, so that numbers from different machines, or from
+/// a busy one, can be compared.
 pub struct BareQueue(EventQueue<u64>);
 
 impl BareQueue {
@@ -311,7 +311,7 @@ impl BareQueue {
 /// Events pending in the bare queue that others are compared with.
 pub const PENDING: u64 = 1000;
 
-/// What a case took.
+/// What running a case took.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Events of one run.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a decision of the dispatcher costs, counted.
 //!
-//! Problem: Sukwong & Kim (EuroSys 2011, §4.3) have a decision of balance scheduling cost O(N) for N
-//! pCPUs, whatever the length of runqueues, and one of co-scheduling O(N R). Times on a machine
-//! prove nothing of that kind. But whatever the dispatcher reads of the world or tells it passes the
-//! tap, one exchange each, pCPU by pCPU as in the kernel's build; so a decision's exchanges are
-//! counted, in simulations of busy hosts of growing size. (The build that simulations use otherwise
-//! finds pCPUs in O(log N), by `dispatcher/platform/index.h`.)
+//! Problem: according to Sukwong & Kim (EuroSys 2011, §4.3) a decision of balance scheduling costs O(N) for N pCPUs,
+//! whatever the length of runqueues, and one of co-scheduling O(N R). Times on a machine cannot prove such claims. But
+//! whatever the dispatcher reads from the world or tells it passes the tap, one exchange each, pCPU by pCPU as in the
+//! kernel's build; so a decision's exchanges are counted, in simulations of busy hosts of growing size. (The build that
+//! simulations use otherwise finds pCPUs in O(log N), by `dispatcher/platform/index.h`.)
 
 use crate::Simulation;
 use crate::host::{Costs, HardwareParams, Host, HostParams};
@@ -35,7 +34,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// A host with the cores that `policy` schedules.
+    /// A host with the kind of cores that `policy` needs.
     pub fn new(policy: &PolicyInfo, pcpus: u32, per_pcpu: u32, siblings: u32) -> Self {
         Self {
             pcpus,
@@ -53,7 +52,7 @@ pub struct Tally {
     pub decisions: u64,
     /// Their exchanges.
     pub exchanges: u64,
-    /// Those of the dearest one.
+    /// Exchanges of the most expensive one.
     pub most: u64,
 }
 
@@ -78,11 +77,11 @@ impl Tally {
 pub struct Cost {
     /// Where a vCPU that wakes up goes.
     pub wakes: Tally,
-    /// The choice of a pCPU's next task, looks at other pCPUs for work included.
+    /// The choice of a pCPU's next task, including looks at other pCPUs for work.
     pub picks: Tally,
 }
 
-/// A busy host of this size; `None` if there can be none.
+/// A busy host of this size; `None` if there can be no such host.
 fn host(size: Size) -> Option<HostParams> {
     let cores = size.pcpus / size.threads.max(1);
     Some(HostParams {
@@ -95,8 +94,8 @@ fn host(size: Size) -> Option<HostParams> {
     })
 }
 
-/// Lets such a host run under `policy`, whatever schedules it: for a while until it is as usual, and
-/// then for as long as is counted.
+/// Runs such a host under `policy`, whatever schedules it: for a while until it is in a steady state, and then for as
+/// long as is counted.
 fn busy(policy: &PolicyInfo, size: Size, params: HostParams, sched: Box<dyn HostScheduler>) {
     let siblings = size.siblings.max(1);
     let pattern = |n: u32| Pattern {
@@ -115,8 +114,8 @@ fn busy(policy: &PolicyInfo, size: Size, params: HostParams, sched: Box<dyn Host
         .run(settled, settled + length, |_| {});
 }
 
-/// From when on a host is as usual. All start at once, on an empty one: after two rounds of that; and
-/// a policy that counts has counted.
+/// From when on a host is in a steady state. All vCPUs start at once on an empty host: two rounds later, and once a
+/// policy that counts has counted.
 fn settled(policy: &PolicyInfo, size: Size) -> Nanos {
     let rounds = 2 * MS * Nanos::from(size.per_pcpu);
     let policy = (policy.make)(&corun_policies::Settings::default());
@@ -142,8 +141,8 @@ pub fn count(policy: &PolicyInfo, size: Size) -> Option<Cost> {
     Some(cost)
 }
 
-/// Has the build that is most like the kernel's schedule such a host, and `watch` told when a callback
-/// has returned, and whether the host is as usual by then. False if there can be no such host.
+/// Runs such a host under the build that is most like the kernel's. `told` is called when a callback has returned, and
+/// is told whether the host is in a steady state by then. False if there can be no such host.
 pub fn watch(policy: &PolicyInfo, size: Size, mut told: Box<dyn FnMut(Callback, bool)>) -> bool {
     let Some(params) = host(size) else {
         return false;
@@ -198,11 +197,11 @@ mod tests {
         cost
     }
 
-    /// Linear is 4 times, and the square 16.
+    /// From 64 to 256 pCPUs, a linear cost grows 4 times, a quadratic one 16 times.
     #[test]
     fn no_decision_costs_more_than_linear_in_pcpus() {
         for policy in corun_policies::all() {
-            // The dearest decisions are rare: one small host may have none of them.
+            // The most expensive decisions are rare: a single small host may have none of them.
             let [other, small, large] = [60, 64, 256].map(|pcpus| cost(policy.name, pcpus, 4, 4));
             for (what, other, small, large) in [
                 ("wakes", other.wakes, small.wakes, large.wakes),
@@ -210,15 +209,15 @@ mod tests {
             ] {
                 let name = policy.name;
                 assert!(large.mean() < 4.4 * small.mean(), "{name}: {what}");
-                // The dearest one, too: it is what a pCPU may have to wait for.
+                // The same holds for the most expensive one, which a pCPU may have to wait for.
                 let most = small.most.max(other.most);
                 assert!(large.most < most * 22 / 5, "{name}: {what}");
             }
         }
     }
 
-    /// All VMs of a slot that begins are gone through by one decision, and their number grows with that
-    /// of pCPUs: each may cost what it gets, but not a look at every pCPU.
+    /// When a slot begins, one decision goes through all its VMs, whose number grows with that of pCPUs: each VM may
+    /// cost as much as the pCPUs it gets, but not a look at every pCPU.
     #[test]
     fn a_time_slot_is_opened_in_linear_time_whatever_the_vms() {
         for siblings in [2, 4, 16] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The control loop in virtual time: a policy sees the modelled host as the daemon would show it a
-//! real one.
+//! real host.
 
 use crate::host::{Host, Totals};
 use crate::load::{Cgroups, Load, Quota, VmInfo};
@@ -16,19 +16,19 @@ use corun_policies::weighing::{self, Place, Weighing};
 /// A policy and what it was shown last.
 pub(crate) struct Control {
     policy: Box<dyn Policy>,
-    /// What VMs weigh with the cgroups around theirs.
+    /// What VMs weigh, including the cgroups around theirs.
     weighing: Weighing,
     /// Each task's accounts at the end of the last period.
     before: Vec<Before>,
-    /// When that was.
+    /// When that period ended.
     looked_at: Nanos,
 }
 
-/// A task's accounts at a time: the host's, and the scheduler's.
+/// A task's accounts at one point in time: the host's, and the scheduler's.
 #[derive(Clone, Copy, Default)]
 struct Before {
     totals: Totals,
-    /// How long a quota kept it from a pCPU that it wanted, which is no time in which it was ready.
+    /// How long a quota kept it from a pCPU that it wanted; not part of its ready time.
     throttled: Nanos,
     signals: Signals,
     depleted: u64,
@@ -49,12 +49,12 @@ impl Control {
         }
     }
 
-    /// Time between two decisions, at least 1 ms: the daemon could not do better either.
+    /// Time between two decisions, at least 1 ms: the daemon could not be faster either.
     pub fn period(&self) -> Nanos {
         self.policy.period().max(corun_model::time::MS)
     }
 
-    /// What the policy wants, from what happened since it was asked last.
+    /// What the policy wants, given what happened since it was asked last.
     pub fn decide(&mut self, host: &Host, sched: &dyn HostScheduler, load: &dyn Load) -> Plan {
         let snapshot = self.snapshot(host, sched, load);
         let mut plan = Plan::default();
@@ -62,12 +62,12 @@ impl Control {
         plan
     }
 
-    /// What the policy thinks, as of its last decision.
+    /// The policy's state as of its last decision.
     pub fn status(&self) -> Status {
         self.policy.status()
     }
 
-    /// What it takes a vCPU to be.
+    /// As which type the policy recognises a vCPU.
     pub fn recognised(&self, task: TaskId) -> Option<&'static str> {
         self.policy.recognised(task)
     }
@@ -76,7 +76,7 @@ impl Control {
         let (infos, cgroups) = (load.vms(), load.cgroups());
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
-            // As the daemon reads it: a cgroup has a weight, even if none is said.
+            // As the daemon reads it: a cgroup has a weight, even if none is set.
             weight: info.weight.or_else(|| cgroups.weight_of(index)),
             effective: None,
             quotas: Vec::new(),
@@ -134,7 +134,7 @@ impl Control {
             vms,
             others: Vec::new(),
         };
-        // Xen's Credit knows no groups, but caps.
+        // Xen's Credit has no groups, but caps.
         if sched.weighs_each_vcpu() {
             let of = |(vm, info): (usize, &VmInfo)| capped(&cgroups, vm, info.cap);
             let places: Vec<Place> = infos.iter().enumerate().map(of).collect();
@@ -166,7 +166,7 @@ impl Before {
         }
     }
 
-    /// What was done since then.
+    /// What was done between then and `sums`.
     fn until(&self, sums: &Turns) -> Turns {
         Turns {
             depleted: sums.depleted - self.depleted,
@@ -205,8 +205,8 @@ fn place(cgroups: &Cgroups, vm: usize) -> Place {
     place
 }
 
-/// Where Xen's Credit has a VM: by itself, with the lower of its `cap`, 0 if it has none, and what its own cgroup says, in
-/// whole percent.
+/// Where a VM is under Xen's Credit: by itself, limited in whole percent to the lower of its `cap` (0 if it has none)
+/// and its own cgroup's limit.
 fn capped(cgroups: &Cgroups, vm: usize, cap: u32) -> Place {
     let quota = cgroups.of_vm(vm).and_then(|group| group.quota);
     let caps = [
@@ -225,7 +225,7 @@ fn capped(cgroups: &Cgroups, vm: usize, cap: u32) -> Place {
     }
 }
 
-/// The turns of a vCPU, with what its guest retained by itself, if it tells.
+/// The turns of a vCPU, with the time for which its guest retained the context by itself, if known.
 fn with_guests(mut turns: Turns, retained: Nanos, signals: &Signals) -> Turns {
     if let Some(kept) = signals.kept {
         turns.retained += retained;
@@ -234,7 +234,7 @@ fn with_guests(mut turns: Turns, retained: Nanos, signals: &Signals) -> Turns {
     turns
 }
 
-/// What the host can tell of a task since the run began.
+/// What the host knows about a task since the run began.
 fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
     let llc = host.llc_seen(task);
     let totals = host.totals_of_run(task);

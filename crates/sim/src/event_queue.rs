@@ -2,12 +2,12 @@
 //! The event queue: what happens next in virtual time.
 //!
 //! A scheduler simulator cancels a large share of its events (a preempted task's completion, a
-//! slice that ended early) or puts them off, so that removes or moves the entry in O(log n) instead
-//! of leaving it to be skipped later. Events of the same time come out in the order they were
-//! scheduled: together with integer time that makes a run a pure function of its input.
+//! slice that ended early) or puts them off, so the entry is removed or moved in O(log n) instead
+//! of being left to be skipped later. Events of the same time come out in the order they were
+//! scheduled: together with integer time, that makes a run a pure function of its input.
 //!
-//! Most events schedule another one. So what is taken out leaves a hole at the root, which the next
-//! one scheduled falls into: one way down the heap instead of two.
+//! Most events schedule another one. So an event that is taken out leaves a hole at the root, which
+//! the next scheduled event fills: one pass down the heap instead of two.
 
 use corun_model::Nanos;
 
@@ -47,8 +47,8 @@ impl Entry {
         self.tie as u32
     }
 
-    /// As one number, so that comparing needs no branch. No two orders are alike, so the slot in it
-    /// decides nothing.
+    /// As one number, so that comparing needs no branch. No two orders are equal, so the slot in it
+    /// never decides.
     #[inline]
     fn key(&self) -> u128 {
         u128::from(self.at) << 64 | u128::from(self.tie)
@@ -116,7 +116,7 @@ impl<E> EventQueue<E> {
     }
 
     /// Puts an event off to time `at`, or brings it forward: as if it were cancelled and scheduled
-    /// again, but it keeps its id. False if it had fired or was cancelled.
+    /// again, except that it keeps its id. False if it had fired or was cancelled.
     pub fn reschedule(&mut self, id: EventId, at: Nanos) -> bool {
         let order = self.next_order();
         let Some(place) = self.place_of(id) else {
@@ -154,7 +154,7 @@ impl<E> EventQueue<E> {
         self.release(slot).map(|event| (at, event))
     }
 
-    /// Where the entry of an event is that is still to come.
+    /// The place of the entry of an event that is still to come.
     #[inline]
     fn place_of(&self, id: EventId) -> Option<usize> {
         let slot = self.slots.get(id.slot as usize)?;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted list: nothing lost, nothing twice, equals in order; also where the
+        /// Compared with a sorted list: nothing lost, nothing twice, equals in order; also if
         /// events are numbered anew in between.
         #[test]
         fn behaves_like_a_sorted_list(acts in acts(), from in 0u32..600) {

@@ -3,7 +3,7 @@
 
 use corun_model::{DispatcherParams, Parameter};
 
-/// Every number that the simulation stands on.
+/// Every number that the simulation rests on.
 pub fn parameters() -> Vec<Parameter> {
     [
         crate::host::parameters(),

@@ -37,7 +37,7 @@ impl Rng {
         }
     }
 
-    /// `mean` varied evenly by up to `percent` either way.
+    /// `mean`, varied uniformly by up to `percent` either way.
     pub fn about(&mut self, mean: Nanos, percent: u32) -> Nanos {
         let spread = (u128::from(mean) * u128::from(percent.min(100)) / 100) as u64;
         self.between(mean - spread, mean.saturating_add(spread))

@@ -16,14 +16,14 @@ use corun_policies::Policy;
 use corun_policies::vsmtio::CPU_BOUND;
 use std::collections::BTreeMap;
 
-/// How long a task was kept from pCPUs, or they from others for it.
+/// How long a task was kept from pCPUs, or pCPUs were kept from others for it.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeptBack {
     /// By its gang.
     co_stopped: Nanos,
     /// By a quota.
     throttled: Nanos,
-    /// pCPUs were held for it so long.
+    /// For how long pCPUs were held for it.
     held: Nanos,
 }
 
@@ -52,11 +52,11 @@ pub struct Simulation {
     watch: Watch,
 }
 
-/// When a policy did not carry out what it decided for a VM, which it may do if it finds that it does
-/// not understand what the VM does. ns since the run began.
+/// When a policy did not carry out what it decided for a VM, because it found that it did not understand what the VM
+/// does. ns since the run began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftAlone {
-    /// From when until when; the last time may be until the end of the run.
+    /// From when until when; `None`: until the end of the run.
     pub spans: Vec<(Nanos, Option<Nanos>)>,
 }
 
@@ -71,7 +71,7 @@ pub struct Outcome {
     pub vcpu_switches: u64,
     /// Times a pCPU changed its task.
     pub switches: u64,
-    /// Times a pCPU got a vCPU after another one, whatever it had in between.
+    /// Times a pCPU got a vCPU after a different one, whatever ran there in between.
     pub switches_between_vcpus: u64,
     /// Events simulated, warm-up included.
     pub events: u64,
@@ -96,20 +96,19 @@ pub struct VmOutcome {
     pub vcpus: Vec<Totals>,
     /// How long its vCPUs waited for a pCPU, each time.
     pub ready_waits: Waits,
-    /// Of these, the waits that began with a wake-up; the others began with losing a pCPU.
+    /// Those waits that began with a wake-up; the others began with losing a pCPU.
     pub wakeups: Waits,
     /// How long they had one, each time they lost it and still wanted it.
     pub turns: Waits,
-    /// What the policy took its vCPUs to be, and did with them.
+    /// As what the policy recognised its vCPUs, and what it did with them.
     pub recognised: Recognition,
     /// How far its vCPUs ran apart.
     pub siblings: SiblingSkew,
-    /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
+    /// Time its vCPUs were ready but held back so that siblings could catch up; summed, ns.
     pub co_stopped: Nanos,
-    /// Time its vCPUs wanted a pCPU and were kept from one by a quota; summed, ns. It is in their ready
-    /// time, too.
+    /// Time its vCPUs wanted a pCPU and were kept from one by a quota; summed, ns. It is part of their ready time.
     pub throttled: Nanos,
-    /// Time in which pCPUs were held for its vCPUs, halted; summed, ns.
+    /// Time in which pCPUs were held for its halted vCPUs; summed, ns.
     pub held: Nanos,
     /// When its policy left it alone.
     pub left_alone: LeftAlone,
@@ -118,7 +117,7 @@ pub struct VmOutcome {
 }
 
 impl LeftAlone {
-    /// Since when it did, at first.
+    /// When the policy first left the VM alone.
     pub fn from(&self) -> Option<Nanos> {
         self.spans.first().map(|(from, _)| *from)
     }
@@ -128,7 +127,7 @@ impl LeftAlone {
         self.spans.iter().rev().find_map(|(_, until)| *until)
     }
 
-    /// Is the VM left alone at this time?
+    /// Notes whether the VM is left alone at this time.
     fn look(&mut self, now: Nanos, alone: bool) {
         match self.spans.last_mut() {
             Some((_, until @ None)) if !alone => *until = Some(now),
@@ -139,7 +138,7 @@ impl LeftAlone {
     }
 }
 
-/// What a policy thinks, on the timeline.
+/// Shows a policy's state on the timeline.
 fn tell_status(now: Nanos, observer: &mut dyn Observer, status: &Status) {
     for vm in &status.vms {
         let borrowed = vm.loan.max(0).unsigned_abs();
@@ -155,10 +154,10 @@ fn tell_status(now: Nanos, observer: &mut dyn Observer, status: &Status) {
 }
 
 impl Simulation {
-    /// After so many events each time a run says how far it is.
+    /// A run reports its progress each time after this many events.
     pub const HEARD_EVERY: u64 = 1 << 16;
 
-    /// Puts a run together; nothing happens yet.
+    /// Assembles a run; nothing happens yet.
     pub fn new(
         params: HostParams,
         mut sched: Box<dyn HostScheduler>,
@@ -199,7 +198,7 @@ impl Simulation {
         self
     }
 
-    /// As [`Simulation::try_run`], for what is known to end: tests and fixed demands.
+    /// As [`Simulation::try_run`], for runs that are known to end: tests and fixed demands.
     ///
     /// # Panics
     /// If virtual time stands still.
@@ -211,7 +210,7 @@ impl Simulation {
         }
     }
 
-    /// Runs until `end`, measuring from `warm_up` on. `progress` hears how far it is, every
+    /// Runs until `end`, measuring from `warm_up` on. `progress` is told how far the run is, every
     /// [`Simulation::HEARD_EVERY`] events and at the end.
     ///
     /// # Errors
@@ -278,7 +277,7 @@ impl Simulation {
         }
     }
 
-    /// The policy looks at the host and says what should hold; the next time is set.
+    /// Lets the policy look at the host and say what should hold; sets the next time.
     fn steer(&mut self) {
         let Some(control) = &mut self.policy else {
             return;
@@ -288,7 +287,7 @@ impl Simulation {
             .decided(&self.host, &plan, |id| control.recognised(id));
         for index in 0..self.host.tasks().count() {
             let id = TaskId::from(index);
-            // vSMT-IO lends these second hardware threads.
+            // vSMT-IO lends second hardware threads to these.
             let computes = control.recognised(id) == Some(CPU_BOUND);
             self.host.take_for_computing(id, computes);
         }
@@ -360,9 +359,9 @@ impl Simulation {
         self.load.on_spin(&mut self.host, task, &mut offer);
     }
 
-    /// `cpu` is to schedule. If the host polls there for a task, that one blocks, and the scheduler
-    /// decides without it; or it polls on, and asks again. False if there is none, or if something came
-    /// for it in this very moment.
+    /// `cpu` is to schedule. If the host polls there for a task, that task blocks, and the scheduler decides without
+    /// it; or the host polls on, and asks again later. False if there is no such task, or if something came for it in
+    /// this very moment.
     fn polled_gives_way(&mut self, cpu: PcpuId) -> bool {
         let Some(task) = self.host.polled_on(cpu) else {
             return false;
@@ -372,7 +371,7 @@ impl Simulation {
         self.host.current(cpu) != Some(task) || self.host.polled_on(cpu) == Some(task)
     }
 
-    /// Lets the scheduler decide for `cpu` and carries its decision out.
+    /// Lets the scheduler decide for `cpu` and carries out its decision.
     fn schedule(&mut self, cpu: PcpuId) {
         let next = self.sched.pick(&mut self.host, cpu);
         let current = self.host.current(cpu);

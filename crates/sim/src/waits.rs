@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Distributions of waiting times, in bounded memory whatever the length of a run.
 //!
-//! Counters of logarithmic size, as HdrHistogram's: times below 2048 ns are told apart exactly, longer
-//! ones to 1024 steps per power of two, which is three digits. HdrHistogram allocates all counters up
-//! to the longest time, a third of a megabyte; there is a meter per VM, and most see times of a few
-//! magnitudes only. So counters come in pages here, each made when a time first falls on it.
+//! Counters for logarithmic steps, as in HdrHistogram: times below 2048 ns are distinguished exactly, longer ones by
+//! 1024 steps per power of two, which means three digits. HdrHistogram allocates all counters up to the longest time, a
+//! third of a megabyte; there is a meter per VM, and most see times of only a few magnitudes. So counters come in pages
+//! here, each made when a time first falls on it.
 
 use corun_model::Nanos;
 
-/// The longest time told apart: an hour. Longer waits count as this.
+/// The longest time distinguished: an hour. Longer waits count as this.
 const LONGEST: Nanos = 3_600_000_000_000;
 
 /// Steps per power of two, as a power of two.
@@ -17,13 +17,13 @@ const STEPS: u32 = 10;
 /// Counters per page: a cache line of them.
 const PAGE: usize = 8;
 
-/// Coarse steps per power of two: a picture shows no more.
+/// Coarse steps per power of two: enough for a picture.
 const COARSE: u64 = 8;
 
 /// Times up to this are one coarse step, ns.
 const SHORTEST: Nanos = 127;
 
-/// The longest time in the coarse step of `time`. No fine step is in two coarse ones.
+/// The longest time in the coarse step of `time`. No fine step straddles two coarse ones.
 fn coarse(time: Nanos) -> Nanos {
     if time <= SHORTEST {
         return SHORTEST;
@@ -32,7 +32,7 @@ fn coarse(time: Nanos) -> Nanos {
     (time / width + 1) * width - 1
 }
 
-/// How long something took, many times; ns, to three digits.
+/// How long something took, for many occurrences; ns, to three digits.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     /// Where the page for a range of times is, plus 1; 0: there is none.
@@ -140,7 +140,7 @@ impl Waits {
         found.map_or(0, |(shortest, more, _)| shortest + more)
     }
 
-    /// The longest time, ns; of its step the end.
+    /// The longest time, ns, as the end of its step.
     pub fn max(&self) -> Nanos {
         if self.count == 0 {
             return 0;
@@ -209,7 +209,7 @@ mod tests {
             prop_assert!(end >= below && end - below <= (below / COARSE).max(SHORTEST));
         }
 
-        /// HdrHistogram is what the numbers are known by.
+        /// Checked against HdrHistogram.
         #[test]
         fn counts_as_hdr_histogram_does(
             times in prop::collection::vec(prop_oneof![0u64..5000, 0u64..1 << 30, 0u64..1 << 50], 1..200),

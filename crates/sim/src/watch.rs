@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What policies with types and pools did to vCPUs: what it took them for, and how often it put them
+//! What policies with types and pools did with vCPUs: which types they recognised, and how often they put a vCPU
 //! elsewhere.
 
 use crate::host::Host;
 use corun_model::{Nanos, PcpuSet, Plan, TaskId};
 use std::collections::BTreeMap;
 
-/// Of a VM.
+/// Counts for one VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recognition {
-    /// What the policy took its vCPUs to be: how many, summed over its decisions, by type.
+    /// As what the policy recognised its vCPUs: how many of each type, summed over its decisions.
     pub kinds: BTreeMap<&'static str, u64>,
     /// How often one of them got a pool with another slice or other pCPUs.
     pub pool_changes: u64,
 }
 
-/// Of all VMs.
+/// Counts for all VMs.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     vms: BTreeMap<usize, Recognition>,
@@ -62,7 +62,7 @@ impl Watch {
         self.vms.clear();
     }
 
-    /// What was counted of a VM.
+    /// Returns what was counted for a VM.
     pub fn take(&mut self, vm: usize) -> Recognition {
         self.vms.remove(&vm).unwrap_or_default()
     }

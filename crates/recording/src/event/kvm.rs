@@ -17,7 +17,7 @@ pub(super) fn exit(fields: &str) -> Result<Event, &'static str> {
     })
 }
 
-/// `wait time 2239044 ns, polling valid`: it blocked; `poll time … ns`: it never did.
+/// `wait time 2239044 ns, polling valid`: it blocked; `poll time … ns`: it never blocked.
 pub(super) fn wakeup(fields: &str) -> Result<Event, &'static str> {
     let time = word(fields, "time ").and_then(|ns| ns.parse().ok());
     let time: u64 = time.ok_or("no time")?;

@@ -27,7 +27,7 @@ pub(crate) struct TaskRef {
 pub(crate) enum Context {
     /// In an interrupt (hard, soft or NMI).
     Interrupt,
-    /// In one that a timer caused.
+    /// In an interrupt that a timer caused.
     Timer,
     /// On behalf of the running task.
     Task,
@@ -44,7 +44,7 @@ pub(crate) enum Event {
         left: Left,
         next: TaskRef,
     },
-    /// Somebody is about to wake the task. Its target pCPU is not decided yet.
+    /// The task is about to be woken. Its target pCPU is not decided yet.
     Waking { task: TaskRef, cpu: Option<u32> },
     /// The task is on the runqueue of `cpu`.
     Wakeup { task: TaskRef, cpu: Option<u32> },
@@ -54,7 +54,7 @@ pub(crate) enum Event {
     Migrate { task: TaskRef, from: u32, to: u32 },
     /// `parent` created `child`.
     Fork { parent: u32, child: TaskRef },
-    /// Nothing is left of the task.
+    /// The kernel has freed the task.
     Free { tid: u32 },
     /// The running task entered guest mode.
     KvmEntry { vcpu: Option<u32> },
@@ -68,9 +68,9 @@ pub(crate) enum Event {
     Irq(bool),
     /// Events of this pCPU were lost just before.
     Lost,
-    /// What a task is called, and its process if it is told. It need not be the running one.
+    /// A task's name, and its process if that is given. The task need not be the running one.
     Named { task: TaskRef, tgid: Option<u32> },
-    /// The vCPU left its guest so often for one reason; it need not be running.
+    /// How often a vCPU left its guest for one reason; it need not be running.
     KvmExits {
         vcpu: Option<u32>,
         reason: String,
@@ -78,7 +78,7 @@ pub(crate) enum Event {
     },
     /// Nothing: the recording begins or ends.
     Mark,
-    /// Something else: it only proves that the task was running.
+    /// Some other event: it only proves that the task was running.
     Other,
 }
 
@@ -98,8 +98,9 @@ pub(crate) fn parse(name: &str, fields: &str) -> Result<Event, &'static str> {
         "kvm_apic_ipi" => Ok(Event::KvmIpi),
         "irq_handler_entry" => Ok(Event::Irq(true)),
         "irq_handler_exit" => Ok(Event::Irq(false)),
-        // `sched_process_exit` only announces it: the task leaves with its last switch.
-        // How long the next poll may last: `kvm_vcpu_wakeup` tells what came of it.
+        // `sched_process_exit` only announces the exit: the task leaves with its last switch.
+        // `kvm_halt_poll_ns` says how long the next poll may last: `kvm_vcpu_wakeup` shows what came
+        // of it.
         _ => Ok(Event::Other),
     }
 }
@@ -143,7 +144,7 @@ pub(crate) fn tid(text: &str) -> Result<u32, &'static str> {
     }
 }
 
-/// Is what could not be read a number, but too large for any type?
+/// Is a text that could not be read a number, but one too large for any type?
 fn is_large(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
@@ -164,8 +165,8 @@ pub(crate) fn comm(text: &str) -> String {
     text.chars().map(harmless).take(64).collect()
 }
 
-/// Recordings are from other people's hosts, where programs choose their names: no terminal that shows them is
-/// to obey them.
+/// Recordings are from other people's hosts, where programs choose their names: a terminal that shows these must not
+/// interpret them.
 pub(crate) fn harmless(c: char) -> char {
     if c.is_control() { '\u{fffd}' } else { c }
 }

@@ -8,7 +8,7 @@ use super::{Event, TaskRef, between, comm, plugin_task, tid, word};
 pub(crate) enum Left {
     /// It still wants to run.
     Ready,
-    /// It waits for something; the kernel's letter for what.
+    /// It waits for something, which the kernel's letter stands for.
     Blocked(char),
     /// It is gone.
     Exited,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Leaves out what a recording tells of people: names of VMs and programs, and what a kernel's builder
-//! calls it.
+//! Leaves out what a recording reveals about people: names of VMs and programs, and what a kernel's builder calls it.
 //!
-//! Kept are times, numbers of threads and processes, the kernel's version, and the names that the
-//! kernel and virtual machine monitors usually give their threads: what the replay knows a thread's part by.
+//! Kept are times, numbers of threads and processes, the kernel's version, and the names that the kernel and virtual
+//! machine monitors usually give their threads, from which the replay knows a thread's role.
 //! Equal names stay equal.
 
 use super::block::{Blocks, Damage, HEADER};
@@ -14,7 +13,7 @@ use corun_model::Nanos;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-/// Replaces names, the same by the same.
+/// Replaces names, equal ones by equal ones.
 #[derive(Default)]
 pub struct Anonymiser {
     vms: BTreeMap<String, usize>,
@@ -30,7 +29,7 @@ impl Anonymiser {
                 let end = value.find(|c: char| !c.is_ascii_digit() && c != '.');
                 value.truncate(end.unwrap_or(value.len()));
             }
-            // A sched_ext scheduler may have any name; those that replays know tell nothing.
+            // A sched_ext scheduler may have any name; those that replays know reveal nothing.
             Entry::Fact { name, value } if name == "scheduler" => {
                 let known = ["eevdf", "cfs", scheduler::CORUN, "fair"];
                 let is_known = known.contains(&value.to_lowercase().as_str());
@@ -68,17 +67,18 @@ fn numbered(known: &mut BTreeMap<String, usize>, name: &str, prefix: &str) -> St
 /// What was copied.
 #[derive(Debug, Default)]
 pub struct Copied {
-    /// From the recording's beginning to the last entry, ns.
+    /// Time from the recording's beginning to the last entry, ns.
     pub elapsed: Nanos,
     /// Events.
     pub events: u64,
     /// Events that were lost while it was recorded.
     pub lost: u64,
-    /// Why not everything was.
+    /// Why not everything was copied.
     pub damage: Option<Damage>,
 }
 
-/// Copies a recording, packed with gzip or not, without names, as far as it can be read. The copy is not packed once more.
+/// Copies a recording, packed with gzip or not, without names, as far as it can be read. The copy is not packed with
+/// gzip.
 ///
 /// # Errors
 /// [`Damage::Header`] and [`Damage::Io`] of the source; whatever writing says.
@@ -113,7 +113,7 @@ pub fn anonymise(source: impl Read, mut out: impl Write) -> io::Result<Result<Co
                 out.write_all(&block)?;
             }
         }
-        // A block for a block: what is whole stays so.
+        // One block for each block: what is whole stays whole.
         if let Some(block) = encoder.flush() {
             out.write_all(&block)?;
         }

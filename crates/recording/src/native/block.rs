@@ -53,16 +53,16 @@ fn checksum(lengths: &[u8], packed: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// Why a file is not read on.
+/// Why reading a file stops.
 #[derive(Debug)]
 pub enum Damage {
-    /// It is no recording of corun, or one of a later version.
+    /// It is not a recording of corun, or is one of a later version.
     Header(String),
     /// It ends within a block: it was cut off there.
     Cut,
     /// The recording ended with the last block; so many bytes come after it.
     Behind(u64),
-    /// A block is not what was written.
+    /// A block differs from what was written.
     Block(&'static str),
     /// It could not be read.
     Io(io::Error),
@@ -71,9 +71,9 @@ pub enum Damage {
 /// The blocks of a file.
 pub struct Blocks<R> {
     source: R,
-    /// Bytes read, those of a block that is not whole included.
+    /// Bytes read, including those of an incomplete block.
     taken: u64,
-    /// Blocks taken apart.
+    /// Blocks decoded.
     pub blocks: u64,
     /// Bytes of the file up to the end of the last whole block.
     pub bytes: u64,
@@ -129,7 +129,7 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Reads to the file's end: how many bytes come after the last whole block.
+    /// Reads to the file's end; returns how many bytes come after the last whole block.
     fn behind(&mut self) -> Result<u64, Damage> {
         let mut rest = [0; 4096];
         loop {
@@ -158,7 +158,7 @@ impl<R: Read> Blocks<R> {
         if head[..4] != BLOCK {
             return Err(Damage::Block("it does not begin as blocks do"));
         }
-        // What LZ4 cannot pack becomes longer by at most this.
+        // Data that LZ4 cannot compress becomes at most this long.
         let longest = lz4_flex::block::get_maximum_output_size(LONGEST);
         if length > LONGEST || packed > longest {
             return Err(Damage::Block("it is longer than blocks may be"));
@@ -186,7 +186,7 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-/// Reads as much as there is and fits; how much that was.
+/// Reads as much as there is and fits; returns how much that was.
 fn fill(source: &mut impl Read, into: &mut [u8]) -> Result<usize, Damage> {
     let mut have = 0;
     while let Some(rest) = into.get_mut(have..).filter(|rest| !rest.is_empty()) {
@@ -194,7 +194,7 @@ fn fill(source: &mut impl Read, into: &mut [u8]) -> Result<usize, Damage> {
             Ok(0) => break,
             Ok(more) => have += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // What a packed file that is cut says.
+            // The error of a packed file that is cut off.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Damage::Cut),
             Err(error) => return Err(Damage::Io(error)),
         }
@@ -213,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What a block holds may be anything, its checksum right: entries or a word on what is wrong.
+        /// A block with a correct checksum may contain anything: decoding gives entries or says what is wrong.
         #[test]
         fn any_contents(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut file = HEADER.to_vec();
@@ -224,7 +224,7 @@ mod tests {
                 let inside = matches!(damage, Damage::Block(_));
                 prop_assert!(inside && out.is_empty());
             }
-            // Whatever it says, importing it ends, without a panic.
+            // Whatever the result, importing it ends without a panic.
             let _ = crate::read_bytes("x", &file);
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How numbers and texts are written: numbers in groups of seven bits, the lowest first, each but the
-//! last with its highest bit set (LEB128, as protocol buffers have it); texts with their length first.
+//! last with its highest bit set (LEB128, as in protocol buffers); texts with their length first.
 
 /// What is wrong with an entry's bytes.
 pub(crate) type Wrong = &'static str;
@@ -22,7 +22,7 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
-/// Writes a text, cut at a character's end to what may be read.
+/// Writes a text, cut at the end of a character to the length that may be read.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(LONGEST_TEXT);
     while !text.is_char_boundary(end) {
@@ -72,7 +72,7 @@ impl Bytes<'_> {
         u32::try_from(self.number()?).map_err(|_| "a number has more than 32 bits")
     }
 
-    /// A text; what is no UTF-8 in it is replaced.
+    /// A text; whatever is not UTF-8 in it is replaced.
     pub(crate) fn text(&mut self) -> Result<String, Wrong> {
         let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if length > LONGEST_TEXT {

@@ -8,7 +8,7 @@ use super::entry::{Cause, Entry, Left, Thread};
 /// All entries of a block, unpacked.
 ///
 /// # Errors
-/// What is wrong; what came before is in `out`.
+/// What is wrong; the entries before the error are in `out`.
 pub(crate) fn entries(bytes: &[u8], out: &mut Vec<Entry>) -> Result<(), Wrong> {
     let mut read = Reader {
         bytes: Bytes(bytes),

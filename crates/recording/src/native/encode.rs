@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A block is closed at this size, bytes before it is packed.
 const FULL: usize = 64 << 10;
 
-/// Kinds of entries, as their first byte in the file says.
+/// Kinds of entries, which are their first byte in the file.
 pub(crate) mod kind {
     pub(crate) const FACT: u8 = 1;
     pub(crate) const VM: u8 = 2;
@@ -28,26 +28,26 @@ pub(crate) mod kind {
     pub(crate) const LOST: u8 = 14;
 }
 
-/// Codes entries and packs them into blocks.
+/// Encodes entries and packs them into blocks.
 #[derive(Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
     state: State,
 }
 
-/// What differences are taken from; a block begins without any.
+/// The values from which differences are taken; a block begins without any.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Time of the entry before, ns.
+    /// Time of the previous entry, ns.
     pub(crate) at: u64,
     /// What runs on each pCPU.
     running: Vec<u32>,
-    /// The same of pCPUs that no host has, which only a damaged file names.
+    /// The same for pCPU numbers that no host has, which only a damaged file contains.
     beyond: BTreeMap<u32, u32>,
 }
 
 impl State {
-    /// The thread that an entry of this pCPU is expected to name as the one that runs.
+    /// The thread that an entry of this pCPU is expected to name as the running one.
     pub(crate) fn expected(&self, cpu: u32) -> u32 {
         let known = self.running.get(cpu as usize);
         known
@@ -56,7 +56,7 @@ impl State {
             .unwrap_or(0)
     }
 
-    /// From now on it runs there.
+    /// From now on this thread runs there.
     pub(crate) fn runs(&mut self, cpu: u32, thread: u32) {
         if cpu >= Topology::MAX_PCPUS {
             self.beyond.insert(cpu, thread);
@@ -73,13 +73,13 @@ impl State {
 }
 
 impl Encoder {
-    /// Takes an entry in; a block that is full comes out.
+    /// Takes an entry in; returns a block when one is full.
     pub fn push(&mut self, entry: &Entry) -> Option<Vec<u8>> {
         self.code(entry);
         (self.bytes.len() >= FULL).then(|| self.flush())?
     }
 
-    /// What has been taken in as a block, if there is anything.
+    /// Returns what has been taken in as a block, if there is anything.
     pub fn flush(&mut self) -> Option<Vec<u8>> {
         if self.bytes.is_empty() {
             return None;
@@ -124,7 +124,7 @@ impl Encoder {
         }
     }
 
-    /// What happens on a pCPU.
+    /// Encodes what happens on a pCPU.
     fn event(&mut self, entry: &Entry) {
         match *entry {
             Entry::Switch {
@@ -200,7 +200,7 @@ impl Encoder {
         }
     }
 
-    /// What gives threads names.
+    /// Encodes what gives threads names.
     fn named(&mut self, entry: &Entry) {
         match entry {
             Entry::Fork {
@@ -225,7 +225,7 @@ impl Encoder {
                 self.more(&[*cpu, *thread]);
                 put_text(&mut self.bytes, comm);
             }
-            // Coded by `code` and `event`.
+            // Encoded by `code` and `event`.
             _ => {}
         }
     }
@@ -250,7 +250,7 @@ impl Encoder {
         self.state.at = at;
     }
 
-    /// Time, pCPU, and the thread that runs there: 0 if it is the expected one.
+    /// Encodes time, pCPU, and the thread that runs there: 0 if it is the expected one.
     fn on(&mut self, kind: u8, at: u64, cpu: u32, running: u32) {
         self.timed(kind, at);
         put(&mut self.bytes, u64::from(cpu));

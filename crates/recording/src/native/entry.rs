@@ -3,8 +3,8 @@
 
 use corun_model::Nanos;
 
-/// Something that happened, or a fact. Times are those of the host's monotonic clock, ns; threads go by
-/// the number that the host's first PID namespace gives them, and 0 is the idle task of a pCPU.
+/// Something that happened, or a fact. Times are those of the host's monotonic clock, ns; threads are identified by the
+/// number that the host's first PID namespace gives them, and 0 is the idle task of a pCPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Something about the host: `kernel`, `scheduler`, `pcpus`, `version` …
@@ -38,12 +38,12 @@ pub enum Entry {
         cpu: u32,
         /// The thread that had it.
         prev: u32,
-        /// How that left.
+        /// How that thread left it.
         left: Left,
         /// The thread that has it now.
         next: u32,
     },
-    /// Somebody is about to wake a thread (`sched_waking`).
+    /// A thread is about to be woken (`sched_waking`).
     Waking {
         /// When.
         at: Nanos,
@@ -60,7 +60,7 @@ pub enum Entry {
     Queued {
         /// When.
         at: Nanos,
-        /// Where it was put there.
+        /// Where that was done.
         cpu: u32,
         /// Whatever ran there.
         running: u32,
@@ -90,7 +90,7 @@ pub enum Entry {
         at: Nanos,
         /// Where.
         cpu: u32,
-        /// The thread that did.
+        /// The thread that made it.
         parent: u32,
         /// The new one.
         child: u32,
@@ -118,18 +118,19 @@ pub enum Entry {
         cpu: u32,
         /// The vCPU's thread.
         thread: u32,
-        /// It ended while still polling, without a switch.
+        /// Did it end while KVM was still polling, without a switch?
         polled: bool,
         /// How long it was, ns.
         took: Nanos,
     },
-    /// How often a vCPU left its guest for one reason since the entry of this kind before.
+    /// How often a vCPU left its guest for one reason since the previous entry of this kind.
     Exits {
         /// The vCPU's thread.
         thread: u32,
-        /// The vCPU's number in its VM, if KVM told.
+        /// The vCPU's number in its VM, if KVM gave it.
         vcpu: Option<u32>,
-        /// As the kernel calls it, such as `HLT`; `ipi` are interrupts sent to sibling vCPUs.
+        /// The reason as the kernel calls it, such as `HLT`; `ipi` stands for interrupts sent to
+        /// sibling vCPUs.
         reason: String,
         /// How often.
         count: u64,
@@ -140,12 +141,12 @@ pub enum Entry {
         at: Nanos,
         /// The pCPU.
         cpu: u32,
-        /// How many since it was found out before.
+        /// How many since this was last found out.
         events: u64,
     },
 }
 
-/// What is known of a thread.
+/// What is known about a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Its number.
@@ -170,18 +171,18 @@ pub enum Left {
 /// On whose behalf a thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Of the thread that ran.
+    /// The thread that ran.
     Running,
-    /// Of an interrupt, hard or soft, that came from a device or another pCPU.
+    /// An interrupt, hard or soft, that came from a device or another pCPU.
     Interrupt,
-    /// Of a timer.
+    /// A timer.
     Timer,
-    /// The kernel did not tell.
+    /// The kernel did not say.
     Unknown,
 }
 
 impl Entry {
-    /// Whether the kernel told it as something that happened.
+    /// Is it something that happened, reported by the kernel?
     pub fn is_event(&self) -> bool {
         !matches!(self, Self::Edge { .. } | Self::Lost { .. }) && self.at().is_some()
     }

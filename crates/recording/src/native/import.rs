@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From blocks to events for the rebuilding, which other forms of recordings share.
+//! From blocks to events for the rebuilding, a step that all forms of recordings share.
 
 use super::{Blocks, Cause, Damage, Entry, Left, Thread};
 use crate::error::ImportError;
@@ -106,7 +106,7 @@ fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportE
         }
     }
     match entry {
-        // The kernel tells a new thread's process together with it, events of other forms do not.
+        // Here a fork names the new thread's process as well; events of other forms do not.
         Entry::Fork {
             child, tgid, comm, ..
         } if *child <= event::MAX_TID => {
@@ -117,7 +117,7 @@ fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportE
     }
 }
 
-/// Takes in an event if its numbers are ones that a host can have; one without a name is not counted.
+/// Takes in an event if its numbers are possible on a host; an event without a name is not counted.
 fn take_event(gather: &mut Gather<'_>, name: &str, event: Stamped) -> Result<(), ImportError> {
     if event.cpu >= Topology::MAX_PCPUS || !tids(&event) {
         gather.unusable();
@@ -152,7 +152,7 @@ fn fact(gather: &mut Gather<'_>, name: &str, value: &str) {
     }
 }
 
-/// Are its numbers of threads such as Linux hands out?
+/// Are its thread ids ones that Linux hands out?
 fn tids(stamped: &Stamped) -> bool {
     let named = match &stamped.event {
         Event::Switch { prev, next, .. } => [prev.tid, next.tid],
@@ -185,7 +185,8 @@ fn named(tid: u32, comm: &str) -> TaskRef {
     TaskRef { tid, comm }
 }
 
-/// What the kernel calls it, and what it says; with an empty name, it is no event of the kernel.
+/// What the kernel calls the event, and the event itself; with an empty name, it is not one of the
+/// kernel's.
 fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
     if let Entry::Edge { .. } = entry {
         return Some(("", Stamped::new(at, 0, 0, Event::Mark)));
@@ -195,7 +196,7 @@ fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
         .or_else(|| virtualisation(entry, at))
 }
 
-/// What the scheduler does: which thread has a pCPU, which wants one, and where it waits for it.
+/// What the scheduler does: which thread has a pCPU, which one wants a pCPU, and where it waits.
 fn scheduling(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
     Some(match *entry {
         Entry::Switch {
@@ -250,7 +251,7 @@ fn scheduling(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
                 task: unnamed(thread),
                 cpu: Some(on),
             };
-            // Which task is behind it, sched_waking has told.
+            // Which task caused it was given by sched_waking.
             let event = Stamped {
                 context: Context::Interrupt,
                 ..Stamped::new(at, cpu, running, event)
@@ -273,7 +274,7 @@ fn scheduling(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
     })
 }
 
-/// Threads that are there, are made, or have another name.
+/// Threads that exist, are created, or have another name now.
 fn lifetime(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
     Some(match *entry {
         Entry::Thread(ref thread) => {

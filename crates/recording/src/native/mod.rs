@@ -3,11 +3,11 @@
 //!
 //! Problem: text of ftrace is large, names no VM, and a tool that writes it is not on every host; and
 //! whatever ends a recording (a full disk, a signal, a crash) must leave what was recorded until then.
-//! How: a file is a header and blocks. A block has a checksum and is understood without any other, so
-//! that a file is good up to its last whole block. Within a block are [`Entry`]s: events in the order
-//! of their time, coded as differences, and what else is known: names of threads, VMs, the host.
+//! How: a file is a header and blocks. A block has a checksum and can be read without any other, so that a file is good
+//! up to its last whole block. Within a block are [`Entry`]s: events in the order
+//! of their time, encoded as differences, and whatever else is known: names of threads, VMs, the host.
 //!
-//! [`Encoder`] makes blocks, [`Blocks`] takes them apart again, [`Anonymiser`] leaves out names.
+//! [`Encoder`] makes blocks, [`Blocks`] decodes them, [`Anonymiser`] leaves out names.
 
 mod anonymise;
 mod block;

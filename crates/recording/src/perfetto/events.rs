@@ -9,11 +9,11 @@ use crate::order::Stamped;
 use corun_model::{Nanos, Topology};
 use std::collections::BTreeMap;
 
-/// An interrupt's handler, or one that was put off, was under way (`trace_flag_type` in
+/// An interrupt's handler was under way, immediate or deferred (`trace_flag_type` in
 /// include/linux/trace_events.h: hard interrupt, soft interrupt, NMI).
 const IN_INTERRUPT: u32 = 0x08 | 0x10 | 0x40;
 
-/// What bundles leave to be known from those before.
+/// What bundles require to be known from earlier ones.
 #[derive(Default)]
 pub(super) struct Events {
     /// What ran on each pCPU at the end of the last bundle with arrays.
@@ -73,7 +73,7 @@ impl Events {
         Ok(())
     }
 
-    /// Switches and wake-ups of arrays; the task that left a pCPU is the one that came there before.
+    /// Switches and wake-ups of arrays; the task that leaves a pCPU is the one that came there last.
     fn arrays(&mut self, cpu: u32, compact: &CompactSched) -> Vec<Option<Seen>> {
         let (mut switches, mut wakings) = (0, 0);
         let (mut switched, mut woken) = (0, 0);
@@ -83,7 +83,7 @@ impl Events {
             let waking = compact.waking_timestamp.get(wakings);
             let switch = switch.map(|step| step.wrapping_add(switched));
             let waking = waking.map(|step| step.wrapping_add(woken));
-            // At the same time the wake-up comes first: the switch may be to the woken.
+            // At equal times the wake-up comes first: the switch may be to the woken task.
             match (switch, waking) {
                 (None, None) => break,
                 (Some(at), waking) if waking.is_none_or(|waking| at < waking) => {
@@ -163,7 +163,7 @@ fn cpu(number: Option<i32>) -> Option<u32> {
     (number < Topology::MAX_PCPUS).then_some(number)
 }
 
-/// The state as `sched_switch` has it.
+/// How the task left, from the state as in `sched_switch`.
 fn left(state: i64) -> Left {
     event::left_bits(state.cast_unsigned() & 0xffff)
 }
@@ -175,7 +175,7 @@ fn task(number: Option<i32>, comm: Option<&String>) -> Option<TaskRef> {
     })
 }
 
-/// An event that stands by itself; `None` if its numbers cannot be.
+/// An event that stands by itself; `None` if its numbers are impossible.
 fn seen(event: &FtraceEvent) -> Option<Seen> {
     let running = event.pid.filter(|&pid| pid <= event::MAX_TID)?;
     let (name, what) = what(event)?;
@@ -217,7 +217,7 @@ fn what(event: &FtraceEvent) -> Option<(&'static str, Event)> {
     rarer(event)
 }
 
-/// What comes less often.
+/// Events that are less frequent.
 fn rarer(event: &FtraceEvent) -> Option<(&'static str, Event)> {
     if let Some(fork) = &event.sched_process_fork {
         let event = Event::Fork {

@@ -3,10 +3,9 @@
 //!
 //! Problem: Perfetto keeps the kernel's events pCPU by pCPU, switches and wake-ups possibly as arrays of
 //! differences, all of it possibly packed.
-//! How: a file is one packet after the other ([`packets`]); each is taken apart for itself, and events go the
-//! way of all others, through a larger window: what is read from pCPUs one after the other is far out of
-//! order. Perfetto's x86 traces have no reasons of guest exits, and only arrays tell whether an interrupt
-//! was under way.
+//! How: a file is one packet after the other ([`packets`]); each is decoded by itself, and its events take the path of
+//! all others, but through a larger window, since events read from one pCPU after the other are far out of order.
+//! Perfetto's x86 traces lack the reasons of guest exits, and only arrays show whether an interrupt was under way.
 
 mod events;
 mod packets;

@@ -77,13 +77,13 @@ pub(crate) fn import(file: &str, mut source: impl Read) -> Result<Import, Import
     gather.finish()
 }
 
-/// Why a file is not read on.
+/// Why reading a file stops.
 enum Stop {
     Damage(&'static str),
     Io(io::Error),
 }
 
-/// The next packet, and how long it is in the file.
+/// The next packet, and its length in the file.
 fn next(source: &mut impl Read) -> Result<Option<(TracePacket, u64)>, Stop> {
     let Some(tag) = byte(source)? else {
         return Ok(None);
@@ -131,7 +131,7 @@ fn byte(source: &mut impl Read) -> Result<Option<u8>, Stop> {
 
 fn stop(error: io::Error) -> Stop {
     match error.kind() {
-        // What unpackers say of files that are cut or damaged.
+        // The errors of unpackers for files that are cut off or damaged.
         io::ErrorKind::UnexpectedEof => Stop::Damage("the packed file breaks off there"),
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
             Stop::Damage("the packed file is damaged there")
@@ -164,7 +164,7 @@ fn take(
     }
 }
 
-/// Takes in packets that are packed into one, up to the first that is damaged.
+/// Takes in packets that are packed into one, up to the first damaged one.
 fn unpack(gather: &mut Gather<'_>, events: &mut Events, packed: &[u8]) -> Result<(), ImportError> {
     let mut source = ZlibDecoder::new(packed).take(LONGEST);
     loop {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The messages of Perfetto's trace format that say what pCPUs and threads did, with the fields that are
-//! used (protos/perfetto/trace of the Perfetto project; its numbers never change). Others are skipped.
+//! The messages of Perfetto's trace format that say what pCPUs and threads did, with the fields that are used
+//! (protos/perfetto/trace of the Perfetto project; field numbers never change). Others are skipped.
 
 use prost::Message;
 
@@ -92,7 +92,7 @@ pub(super) struct CompactSched {
     pub(super) waking_common_flags: Vec<u32>,
 }
 
-/// An event; at most one of the messages is there.
+/// An event; at most one of the messages is present.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct FtraceEvent {
     #[prost(uint64, optional, tag = "1")]
@@ -134,7 +134,7 @@ pub(super) struct FtraceEvent {
     pub(super) sched_migrate_task: Option<SchedMigrateTask>,
 }
 
-/// A message of which only its being there counts.
+/// A message of which only the presence matters.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Nothing {}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Traces made here, in all the ways in which Perfetto writes the same.
+//! Traces made here, in all the ways in which Perfetto writes the same thing.
 
 use super::proto::*;
 use crate::model::{Format, WakeCause};
@@ -104,7 +104,7 @@ fn bundle(event: Vec<FtraceEvent>, compact_sched: Option<CompactSched>) -> Trace
     }
 }
 
-/// The threads' process, and how it was called.
+/// The threads' process, and its command line.
 fn tree() -> TracePacket {
     let thread = |tid| Thread {
         tid: Some(tid),
@@ -198,7 +198,7 @@ fn what_is_none_is_not_taken_for_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// No change makes it panic, and cutting is always told.
+    /// No change to a trace causes a panic, and cutting is always reported.
     #[test]
     fn changed_anywhere(at: prop::sample::Index, to: u8, end: prop::sample::Index) {
         let packets = [tree(), bundle(plain(), Some(compact())), zipped(&[bundle(plain(), None)])];

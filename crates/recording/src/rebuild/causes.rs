@@ -6,11 +6,11 @@ use crate::event::Context;
 use crate::model::{Burst, Role, WakeCause, Wakers};
 use corun_model::{TaskId, VmId};
 
-/// What tells causes apart.
+/// What is needed to distinguish causes.
 pub(super) struct Causes {
-    /// Of each task.
+    /// Each task's role.
     roles: Vec<Role>,
-    /// Its name.
+    /// Each task's name.
     comms: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ impl Causes {
         }
     }
 
-    /// What began with a wake-up, and why that was.
+    /// The burst that began with a wake-up, and the cause of that.
     pub(super) fn burst(&self, wakee: usize, raw: &RawBurst) -> Burst {
         let delay = raw.woken.at.saturating_sub(raw.blocked_at);
         let wake = match raw.woken.by {
@@ -70,7 +70,7 @@ impl Causes {
         wakers
     }
 
-    /// A task's.
+    /// A task's role.
     pub(super) fn role(&self, slot: usize) -> Role {
         self.roles.get(slot).copied().unwrap_or(Role::Host)
     }
@@ -84,14 +84,14 @@ impl Causes {
         self.vm(a).is_some() && self.vm(a) == self.vm(b)
     }
 
-    /// Is a wake-up in this context the running task's doing, and not that of an interrupt?
+    /// Was a wake-up in this context caused by the running task, and not by an interrupt?
     fn is_meant(&self, waker: usize, wakee: usize, context: Context) -> bool {
         context != Context::Unknown || self.plausible(waker, wakee)
     }
 
-    /// Whether the running task may have meant to wake this one: a guess where the recording
-    /// does not tell interrupts apart. A vCPU wakes its siblings, its VM's threads and kernel
-    /// workers; whatever else is woken while it runs is an interrupt's doing.
+    /// Whether the running task may have meant to wake this one: a guess if the recording does not
+    /// distinguish interrupts. A vCPU wakes its siblings, its VM's threads and kernel workers;
+    /// whatever else is woken while it runs, an interrupt woke.
     fn plausible(&self, waker: usize, wakee: usize) -> bool {
         let is_vcpu = matches!(self.role(waker), Role::Vcpu { .. });
         match (self.vm(waker), self.vm(wakee)) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What of a vCPU's time may have been spinning: the time it ran while a sibling wanted a pCPU and had none.
+//! How much of a vCPU's time may have been spinning: the time it ran while a sibling wanted a pCPU and had none.
 //!
-//! A recording does not tell work from waiting for a lock in a loop. But a vCPU spins for long only when
-//! what it waits for does not run: then a sibling is preempted. So this is the most that spinning for
-//! siblings can have taken, besides halt polling, which KVM tells.
+//! A recording does not distinguish work from waiting for a lock in a loop. But a vCPU spins for long only when what it
+//! waits for does not run: then a sibling is preempted. So this is the most that spinning for siblings can have taken,
+//! apart from halt polling, which KVM reports.
 
 use super::track::Being;
 use corun_model::Nanos;
 
-/// Per vCPU of one VM, ns. `lives` are when each began to be what, in order of time.
+/// Per vCPU of one VM, ns. `lives`: for each vCPU, what it was from when on, in order of time.
 pub(super) fn contested(lives: &[&[(Nanos, Being)]], end: Nanos) -> Vec<Nanos> {
     let mut changes: Vec<(Nanos, usize, Being)> = Vec::new();
     for (vcpu, life) in lives.iter().enumerate() {
@@ -50,7 +50,7 @@ mod tests {
         let second = [(20, Ready), (50, Running), (70, Neither)];
         let third = [(0, Neither)];
         assert_eq!(contested(&[&first, &second, &third], 100), [30, 10, 0]);
-        // A vCPU alone spins for nobody.
+        // A lone vCPU has no sibling to spin for.
         assert_eq!(contested(&[&first], 100), [0]);
         assert_eq!(contested(&[&[(0, Running)], &[(40, Ready)]], 100), [60, 0]);
     }

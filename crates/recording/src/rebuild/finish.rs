@@ -14,7 +14,7 @@ use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
 /// What the events amount to.
 pub(crate) struct Finished {
-    /// ns on the recorded clock.
+    /// The first event's time, ns on the recorded clock.
     pub start: Nanos,
     pub end: Nanos,
     pub vms: Vec<Vm>,
@@ -23,7 +23,7 @@ pub(crate) struct Finished {
     pub observed: HostObserved,
 }
 
-/// Closes the books at the last event. `pcpus` is at least the highest pCPU seen plus one.
+/// Closes all accounts at the last event. `pcpus` is at least the highest pCPU seen plus one.
 pub(crate) fn finish(mut rebuild: Rebuild, stated: &Stated, pcpus: u32) -> Finished {
     let (start, end) = (rebuild.start.unwrap_or(0), rebuild.now);
     list_threads(&mut rebuild, stated);
@@ -148,7 +148,7 @@ fn name(group: &Group, tracks: &[Track], stated: &Stated) -> String {
     format!("{}-{tgid}", main.map_or("vm", |track| track.comm.as_str()))
 }
 
-/// Tells VMs of the same name apart by their process or place.
+/// Makes names of VMs unique by adding their process or place.
 fn unique(mut vms: Vec<Vm>) -> Vec<Vm> {
     let names: Vec<String> = vms.iter().map(|vm| vm.name.clone()).collect();
     for (number, vm) in vms.iter_mut().enumerate() {
@@ -191,7 +191,7 @@ fn stacked(groups: &[Group], tracks: &[Track], end: Nanos) -> Nanos {
     stacking::stacked(&vcpus, end)
 }
 
-/// Tells each vCPU for how long it ran while a sibling was kept from running.
+/// Sets for each vCPU for how long it ran while a sibling was kept from running.
 fn contest(groups: &[Group], tracks: &mut [Track], end: Nanos) {
     for group in groups {
         let lives: Vec<&[(Nanos, Being)]> = group
@@ -208,7 +208,8 @@ fn contest(groups: &[Group], tracks: &mut [Track], end: Nanos) {
     }
 }
 
-/// The runqueue that the recording shows `track` on first; runqueues come in no order of time.
+/// The runqueue on which the recording first shows `track`; the list of runqueues is not in order
+/// of time.
 fn first_pcpu(track: &Track) -> Option<PcpuId> {
     let placed = track.queue.iter().filter_map(|&(at, cpu)| Some((at, cpu?)));
     placed.min_by_key(|&(at, _)| at).map(|(_, cpu)| PcpuId(cpu))

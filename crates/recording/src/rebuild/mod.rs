@@ -3,7 +3,7 @@
 //!
 //! Each pCPU has a current task and each task a state; an event changes both. An event that
 //! contradicts them (a switch from a task that was not there, a task running without a wake-up)
-//! is counted as an oddity and taken at its word, so that one lost event harms little else.
+//! is counted as an oddity and believed, so that one lost event harms little else.
 
 mod causes;
 mod contested;
@@ -21,16 +21,17 @@ use corun_model::time::US;
 use std::collections::{BTreeMap, HashMap};
 use track::{By, Oddity, State, Track, Woken};
 
-/// More tasks than this are not believed.
+/// A recording with more tasks than this is not believed.
 const MAX_TASKS: usize = 1 << 20;
 /// More switches than this need more memory than is reasonable.
 const MAX_SWITCHES: u64 = 1 << 24;
 /// More reasons for guest exits than any kernel has.
 const MAX_REASONS: usize = 512;
-/// How long after an interrupt's entry a wake-up is put down to it, if the context is not told.
+/// How long after an interrupt's entry a wake-up is attributed to it, if the context is not
+/// recorded.
 const INTERRUPT: Nanos = 100 * US;
 
-/// The recording is larger than can be rebuilt; it says in which respect.
+/// The recording is larger than can be rebuilt; the variant says in which respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge {
     pub what: &'static str,
@@ -43,11 +44,11 @@ pub(crate) struct Oddities {
     pub no_wakeup: u64,
     pub no_switch: u64,
     pub after_exit: u64,
-    /// Wake-ups whose context the recording does not tell.
+    /// Wake-ups whose context is not recorded.
     pub context_unknown: u64,
 }
 
-/// Which task woke which: known to be on the waker's behalf, or of unknown context.
+/// How often which task woke which: known to be on the waker's behalf, and with unknown context.
 type Edges = HashMap<(usize, usize), (u32, u32)>;
 
 /// The state of everything at the last event.
@@ -69,7 +70,7 @@ struct Cpu {
     /// Whether any event of this pCPU has been seen.
     begun: bool,
     last: Nanos,
-    /// Since when its current task is on it.
+    /// Since when its current task has been on it.
     since: Nanos,
     busy: Nanos,
     switches: u64,
@@ -132,7 +133,8 @@ impl Rebuild {
         Ok(())
     }
 
-    /// Takes in what says nothing of the pCPU that it is about; false if it is something else.
+    /// Takes in an event that says nothing about the pCPU it came from; false if it is another
+    /// event.
     fn aside(&mut self, seen: &Stamped) -> bool {
         match &seen.event {
             Event::Mark => {}
@@ -172,7 +174,8 @@ impl Rebuild {
                     cpu.interrupt = entry.then_some(self.now);
                 }
             }
-            // The first is dealt with before, and what is aside is, too.
+            // `Lost` was dealt with before, `Other` needs nothing else, and `aside` has taken in
+            // the rest.
             Event::Lost
             | Event::Other
             | Event::Mark
@@ -211,7 +214,7 @@ impl Rebuild {
         state.begun = true;
     }
 
-    /// If it is not known what the pCPU runs, it is this.
+    /// If it is not known what the pCPU runs, it is this task.
     fn ensure_current(&mut self, cpu: usize, tid: u32) {
         let Some(state) = self.cpus.get(cpu) else {
             return;
@@ -285,7 +288,7 @@ impl Rebuild {
         let Some(track) = self.find(prev) else { return };
         match track.state {
             State::Running { cpu: at, .. } if at as usize == cpu => track.switch_out(now, left),
-            // It has been seen running elsewhere since: that is newer.
+            // It has been seen running elsewhere since: that information is newer.
             _ => self.oddities.no_switch += 1,
         }
     }
@@ -312,7 +315,7 @@ impl Rebuild {
         }
     }
 
-    /// `wakee` became ready by a wake-up: if a task is behind it, that counts between the two.
+    /// `wakee` became ready by a wake-up: if a task caused that, it is counted between the two.
     fn note_edge(&mut self, wakee: usize, by: By) {
         let By::Slot { waker, context, .. } = by else {
             return;
@@ -326,7 +329,7 @@ impl Rebuild {
         }
     }
 
-    /// What is behind a wake-up that this line reports.
+    /// What caused the wake-up that this line reports.
     fn waker(&self, cpu: usize, seen: &Stamped, wakee: usize) -> By {
         let interrupt = self.cpus.get(cpu).and_then(|state| state.interrupt);
         let recent = interrupt.is_some_and(|at| self.now - at < INTERRUPT);
@@ -342,7 +345,7 @@ impl Rebuild {
         self.by(waker, seen.context)
     }
 
-    /// The task in a slot is behind a wake-up, with what it has done by now.
+    /// The task in a slot as the cause of a wake-up, with the work it has done by now.
     fn by(&self, waker: usize, context: Context) -> By {
         let track = self.tracks.get(waker);
         By::Slot {
@@ -365,7 +368,8 @@ impl Rebuild {
         }
     }
 
-    /// Nothing is left of the task, unless it is running (then it is another one).
+    /// The kernel has freed the task, unless it is running (then it is another one with the same
+    /// number).
     fn free(&mut self, tid: u32) {
         let Some(track) = self
             .slots
@@ -407,7 +411,7 @@ impl Rebuild {
         }
     }
 
-    /// So many exits of a vCPU for one reason, or interrupts that it sent to siblings.
+    /// Books so many exits of a vCPU for one reason, or interrupts that it sent to siblings.
     fn kvm_exits(&mut self, tid: u32, vcpu: Option<u32>, reason: &str, count: u64) {
         let comm = String::new();
         let Some(track) = self.find(&TaskRef { tid, comm }) else {
@@ -423,7 +427,7 @@ impl Rebuild {
         exits(track, reason, count);
     }
 
-    /// The living task of this number, which may be one not seen before.
+    /// The living task with this number, which may be one not seen before.
     fn living(&mut self, tid: u32, comm: &str) -> usize {
         let Some(&known) = self.slots.get(&tid) else {
             return self.add(tid, comm);

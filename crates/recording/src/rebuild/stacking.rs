@@ -19,7 +19,7 @@ pub(super) fn stacked(vcpus: &[Vcpu<'_>], end: Nanos) -> Nanos {
     for (number, vcpu) in vcpus.iter().enumerate() {
         let first = moves.len();
         moves.extend(vcpu.queue.iter().map(|&(at, cpu)| (at, number, cpu)));
-        // A runqueue may have become known only after the task had left it again.
+        // A runqueue may have become known only after the task had already left it.
         if let Some(own) = moves.get_mut(first..) {
             own.sort_by_key(|m| m.0);
         }
@@ -51,7 +51,7 @@ struct Crowd {
     count: HashMap<(u32, usize), u32>,
     /// Stacked VMs per pCPU.
     vms: HashMap<u32, u32>,
-    /// pCPUs with at least one.
+    /// Number of pCPUs with at least one stacked VM.
     stacked: Nanos,
 }
 

@@ -8,7 +8,7 @@ use crate::event::{Context, Left};
 use crate::model::{AtEnd, AtStart, BurstEnd, KvmSeen, TaskObserved};
 use corun_model::{Nanos, PcpuId};
 
-/// A wake-up as it was seen; what it means is decided when all roles are known.
+/// A wake-up as it was seen; what caused it is decided when all roles are known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Woken {
     pub at: Nanos,
@@ -18,13 +18,13 @@ pub(super) struct Woken {
 /// What woke a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
-    /// Nobody: it was awake when the recording began.
+    /// Nothing: it was awake when the recording began.
     Start,
     /// Whatever interrupted the pCPU.
     Interrupt,
     /// A timer.
     Timer,
-    /// Nobody knows.
+    /// Something unknown.
     Unseen,
     /// The task in this slot, in this context, having used this much CPU time.
     Slot {
@@ -36,7 +36,7 @@ pub(super) enum By {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// No event has told yet.
+    /// No event has shown it yet.
     Unseen,
     /// Created, but not known to be ready yet.
     Created {
@@ -55,7 +55,7 @@ pub(super) enum State {
     Gone,
 }
 
-/// What a task is, as far as a sibling may be waiting for it.
+/// A task's state as it matters to siblings, which may be waiting for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Being {
     Running,
@@ -68,7 +68,7 @@ pub(super) enum Being {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawBurst {
     pub woken: Woken,
-    /// When the task had blocked before, or the recording began.
+    /// When the task had last blocked, or the recording began.
     pub blocked_at: Nanos,
     pub work: Nanos,
     pub end: BurstEnd,
@@ -79,7 +79,7 @@ pub(super) struct RawBurst {
 pub(super) enum Oddity {
     /// It ran without a wake-up.
     NoWakeup,
-    /// It left or entered a pCPU without the switch before.
+    /// It left or entered a pCPU without the preceding switch.
     NoSwitch,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Track {
     /// The task that created it, if that was seen.
     pub parent: Option<usize>,
     pub state: State,
-    /// The pCPU on whose runqueue it is or was last.
+    /// The pCPU on whose runqueue it is or last was.
     pub cpu: Option<u32>,
     pub at_start: AtStart,
     pub bursts: Vec<RawBurst>,
@@ -99,9 +99,9 @@ pub(super) struct Track {
     pub kvm: KvmSeen,
     /// vCPU number as KVM gives it; `Some(None)` if KVM was seen without a number.
     pub kvm_vcpu: Option<Option<u32>>,
-    /// When it was on which runqueue, `None`: on no one. Times need not be in order.
+    /// On which runqueue it was from when on (`None`: on none). Times need not be in order.
     pub queue: Vec<(Nanos, Option<u32>)>,
-    /// When it began to be what.
+    /// What it was from when on.
     pub life: Vec<(Nanos, Being)>,
     /// Runqueues it was moved between before any other event.
     early: Vec<(Nanos, Option<u32>)>,
@@ -176,7 +176,7 @@ impl Track {
             }
             State::Unseen | State::Created { .. } => self.make_ready(woken),
             State::Ready { .. } => {}
-            // It had not blocked yet: it just goes on.
+            // It had not blocked yet: it simply goes on.
             State::Running { .. } | State::Gone => return,
         }
         if let Some(cpu) = cpu.or(self.cpu).filter(|_| !self.queued) {
@@ -190,7 +190,7 @@ impl Track {
             self.cpu = Some(from);
         }
         if matches!(self.state, State::Unseen) {
-            // If it turns out to have been ready all along, this was its way.
+            // If it turns out to have been ready all along, these are the runqueues it was on.
             if self.early.is_empty() {
                 self.early.push((0, Some(from)));
             }
@@ -218,7 +218,8 @@ impl Track {
             }
             State::Created { woken } => self.make_ready(woken),
             State::Waiting { since } => {
-                // Without sched_wakeup events, a waking just before it blocked was the one.
+                // Without sched_wakeup events, a sched_waking just before it blocked was its
+                // wake-up.
                 let woken = self.pending.map(|w| Woken {
                     at: w.at.max(since),
                     ..w
@@ -304,7 +305,7 @@ impl Track {
         }
     }
 
-    /// Nothing is left of it.
+    /// The kernel has freed it.
     pub(super) fn gone(&mut self, at: Nanos) {
         self.settle(at);
         if matches!(self.state, State::Ready { .. } | State::Running { .. }) {
@@ -358,7 +359,7 @@ impl Track {
             State::Ready { .. } => Being::Ready,
             _ => Being::Neither,
         };
-        // Blocking is leaving the pCPU first: one change, not two.
+        // A task that blocks leaves its pCPU first: count one change, not two.
         if let Some(last) = self.life.last_mut().filter(|last| last.0 == at) {
             last.1 = being;
         } else {

@@ -12,10 +12,10 @@ use crate::model::Grouping;
 use crate::names;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Wake-ups between two vCPUs below this number prove nothing.
+/// Fewer wake-ups between two vCPUs than this prove nothing.
 const SIBLINGS: u32 = 3;
 
-/// How often threads are assigned by what is known of others.
+/// In how many rounds threads are assigned from what is known about others.
 const ROUNDS: usize = 3;
 
 /// A VM as slots of tasks.
@@ -184,7 +184,7 @@ fn serve(groups: &mut [Group], tracks: &[Track], edges: &Edges) {
         member.extend(group.vcpus.iter().map(|&(_, slot)| (slot, number)));
     }
     let process = |tgid: u32| groups.iter().position(|g| g.tgid == Some(tgid));
-    // Workers deal with the emulator, not with vCPUs: what one round finds helps the next.
+    // Workers interact with the emulator, not with vCPUs: what one round finds helps the next.
     for _ in 0..ROUNDS {
         let before = member.clone();
         let others = tracks
@@ -209,7 +209,7 @@ fn serve(groups: &mut [Group], tracks: &[Track], edges: &Edges) {
     }
 }
 
-/// The VM whose tasks this one has most to do with.
+/// The VM with whose tasks this one interacts most.
 fn relation(
     slot: usize,
     track: &Track,

@@ -9,7 +9,7 @@ use crate::event;
 use crate::model::{Fact, Format};
 use std::collections::BTreeMap;
 
-/// More processes or threads than this are not believed.
+/// A list with more processes or threads than this is not believed.
 const MAX_LISTED: usize = 1 << 20;
 
 /// What the comments stated.
@@ -34,7 +34,7 @@ pub(crate) struct Stated {
 }
 
 impl Stated {
-    /// Takes in one comment, without its leading `#`. Returns whether it said anything.
+    /// Takes in one comment, without its leading `#`. Returns whether it stated anything.
     pub(crate) fn comment(&mut self, text: &str) -> bool {
         let text = text.trim();
         if let Some(host) = text.strip_prefix("host:") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that are no recording's text, told by how they begin, and the command that helps.
+//! Files that are not the text of a recording, recognised by how they begin, and the command that
+//! helps.
 
 /// What a foreign file is and what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub(super) fn task(text: &str) -> Result<(&str, u32, Option<u32>), &'static str>
     Ok((comm, event::tid(tid)?, tgid))
 }
 
-/// The context that a latency column such as `d.h3.` tells by its third character.
+/// The context that a latency column such as `d.h3.` shows by its third character.
 pub(super) fn context(column: Option<&str>) -> Context {
     let Some(column) = column.filter(|c| (3..=8).contains(&c.len())) else {
         return Context::Unknown;

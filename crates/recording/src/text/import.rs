@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From lines to events for the rebuilding, which other forms of recordings share.
+//! From lines to events for the rebuilding, a step that all forms of recordings share.
 
 use super::input::{Lines, Step, Unpacked};
 use super::{Head, Line};
@@ -14,7 +14,7 @@ use corun_model::Topology;
 
 /// Lines quoted in a note.
 const QUOTES: usize = 3;
-/// A file whose first lines hold no event at all is given up.
+/// A file with no event within so many first lines is given up.
 const PATIENCE: u64 = 20_000;
 
 /// Reads a recording in text.
@@ -124,8 +124,8 @@ impl Importer<'_> {
         })
     }
 
-    /// The source failed. A packed stream that breaks off is good until there; a damaged one may
-    /// have unpacked to anything.
+    /// The source failed. A packed stream that breaks off is good up to that point; a damaged one
+    /// may have been unpacked to anything.
     fn broken(&mut self, error: std::io::Error) -> Result<(), ImportError> {
         use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         let (file, line) = (self.gather.file(), self.gather.place);

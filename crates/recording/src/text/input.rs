@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A file's lines, one at a time and none longer than [`MAX_LINE`], unpacked on the way.
 //!
-//! gzip is told by its first two bytes. A stream that breaks off ends the lines where it
-//! does and says so; what came before is still good.
+//! gzip is recognised by its first two bytes. If a stream breaks off, the lines end there and it is
+//! reported; what came before is still good.
 
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read};
 /// Longest line that is read, bytes. ftrace's lines are bounded by a page.
 pub(crate) const MAX_LINE: usize = 16 * 1024;
 
-/// How much of a file is looked at to tell what it is, bytes.
+/// How much of a file is looked at to find out what it is, bytes.
 const HEAD: usize = 4096;
 
 /// One step through a file.
@@ -22,7 +22,7 @@ pub(crate) enum Step<'a> {
     TooLong,
     /// The file ends in the middle of a line.
     Unfinished,
-    /// The file ends here because of this.
+    /// The file ends here because of this error.
     Broken(io::Error),
     /// The file ends.
     End,
@@ -99,7 +99,7 @@ impl Lines<'_> {
     }
 }
 
-/// A file's contents, of which the beginning has been read already, and perhaps failed.
+/// A file's contents, the beginning of which has been read already, perhaps with an error.
 pub(crate) struct Unpacked<'a> {
     head: Vec<u8>,
     given: usize,
@@ -152,7 +152,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// Complete lines, and how it ended.
+    /// Complete lines, and how the file ended.
     fn all(bytes: &[u8]) -> (Vec<Vec<u8>>, String) {
         let mut lines = Lines::new(open(bytes).unwrap());
         let mut out = Vec::new();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From bytes to events: what kind of file it is, its lines, and what each line says.
 //!
-//! ftrace and trace-cmd print the same head on each line, perf another one; a line's own form
-//! tells which, so that no file needs to declare itself.
+//! ftrace and trace-cmd print the same head on each line, perf another one; a line's own form shows
+//! which, so no file needs to declare its format.
 
 pub(crate) mod comment;
 pub(crate) mod foreign;
@@ -37,7 +37,7 @@ pub(crate) enum Line<'a> {
     Event(Head<'a>, Event),
     /// A statement about the recording, without its `#` if it had one.
     Comment(&'a str),
-    /// Events of a pCPU were lost; how many, if it says so.
+    /// Events of a pCPU were lost; how many, if the line says so.
     Lost {
         cpu: Option<u32>,
         events: Option<u64>,
@@ -74,8 +74,8 @@ pub(crate) fn parse(line: &str) -> Line<'_> {
     }
 }
 
-/// What of a text is behind the lines with which `trace-cmd report` begins (`version = 7`, `cpus=2`); `None` if an
-/// event is next, or nothing is: then it can only be a recording.
+/// The rest of a text after the lines with which `trace-cmd report` begins (`version = 7`, `cpus=2`). `None` if an
+/// event follows them, or nothing: then it can only be a recording.
 pub(crate) fn behind_headers(text: &str) -> Option<&str> {
     let is_header = |line: &str| line.starts_with("cpus=") || is_remark(line);
     let (mut rest, mut headers) = (text, false);
@@ -140,7 +140,7 @@ fn head(line: &str) -> Result<Head<'_>, &'static str> {
             Err(Some(reason)) => why = reason,
             Err(None) => {}
         }
-        // The pCPU column is never this far to the right; spare long lines the search.
+        // The pCPU column is never this far to the right: do not search long lines.
         if at > 200 {
             break;
         }
@@ -148,7 +148,7 @@ fn head(line: &str) -> Result<Head<'_>, &'static str> {
     Err(why)
 }
 
-/// The head whose pCPU column begins after `task`; `None` if it is not there.
+/// The head whose pCPU column begins after `task`; `Err(None)` if there is no such column.
 fn head_at<'a>(task: &'a str, rest: &'a str) -> Result<Head<'a>, Option<&'static str>> {
     let (cpu, rest) = rest.split_once(']').ok_or(None)?;
     if !task.ends_with(' ') || cpu.is_empty() || !cpu.bytes().all(|b| b.is_ascii_digit()) {

@@ -25,7 +25,7 @@ impl Policy for Looks {
     }
 }
 
-/// Two vCPUs that compute on a pCPU, and one that sleeps, beside them: periods as a policy sees them.
+/// Two vCPUs that compute on a pCPU, together with one that sleeps: periods as a policy sees them.
 fn shown(warm_up: Nanos) -> Vec<Vec<[Nanos; 3]>> {
     let sleeps = Does::Hog { from: 10 * SEC };
     let jobs = vec![
@@ -43,7 +43,7 @@ fn shown(warm_up: Nanos) -> Vec<Vec<[Nanos; 3]>> {
     shown.lock().unwrap().clone()
 }
 
-/// Accounts of what is measured begin anew when the warm-up ends, at the end of a period or in its midst. A
+/// Accounts of what is measured begin anew when the warm-up ends, at the end of a period or in the middle of one. A
 /// policy sees nothing of that.
 #[test]
 fn policies_do_not_see_when_measuring_begins() {
@@ -62,7 +62,8 @@ fn policies_do_not_see_when_measuring_begins() {
 
 const PERIOD: Nanos = 10 * MS;
 
-/// Notes what it sees; the first VM's hardware thread is held for it, for longer than a period.
+/// A policy that notes what it sees; the first VM's hardware thread is held for it, for longer than
+/// a period.
 struct Notes(Arc<Mutex<Vec<Snapshot>>>);
 
 impl Policy for Notes {
@@ -92,8 +93,8 @@ impl Policy for Notes {
     }
 }
 
-/// Periods as a policy sees them where the first vCPU halts and its hardware thread is held, and the second retains
-/// its context by itself without end.
+/// Periods as a policy sees them if the first vCPU halts and its hardware thread is held, and the second retains its
+/// context by itself without end.
 fn periods(warm_up: Nanos) -> Vec<Snapshot> {
     let waits = Does::Cycles {
         work: 100 * US,
@@ -120,11 +121,12 @@ fn periods(warm_up: Nanos) -> Vec<Snapshot> {
     .with_policy(notes)
     .run(warm_up, 30 * PERIOD, |_| {});
     let seen = seen.lock().unwrap();
-    // The vCPUs begin in the first ones.
+    // The vCPUs begin in the first periods.
     seen[5..].to_vec()
 }
 
-/// Whether or not anything ends within a period, or the measured part of the run begins there.
+/// Holds whether or not anything ends within a period, or the measured part of the run begins
+/// there.
 #[test]
 fn each_period_tells_all_of_its_time_and_what_is_under_way() {
     for warm_up in [0, 10 * PERIOD, 10 * PERIOD + 3 * MS] {
@@ -150,7 +152,8 @@ fn each_period_tells_all_of_its_time_and_what_is_under_way() {
     }
 }
 
-/// Two VMs in slices, one of them idle, one beside these and one without a cgroup: what each weighs in thousandths.
+/// Two VMs in slices, one of them idle, one VM next to the slices and one without a cgroup: what each weighs in
+/// thousandths.
 #[test]
 fn policies_see_cgroups_around_vms_and_idle_ones() {
     let group = |weight, idle, within| crate::load::Cgroup {

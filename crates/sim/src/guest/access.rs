@@ -30,14 +30,15 @@ impl Vm {
         self.direct(host, vcpu, thread, access, true);
     }
 
-    /// Reads on in the thread's file, through the page cache.
+    /// Goes on reading in the thread's file, through the page cache.
     fn read_on(&mut self, host: &mut Host, vcpu: u32, thread: u32, bytes: u64) {
         let Some(file) = self.file_of(thread) else {
             return;
         };
         self.begin(host, file, bytes);
         loop {
-            // The next window as soon as this one is touched: two of them are there or under way.
+            // The next window is requested as soon as this one is touched: two of them are there or
+            // under way.
             while self.windows_ahead(file) < 2 {
                 self.read_ahead(host, vcpu, file);
             }
@@ -122,7 +123,8 @@ impl Vm {
             .then(|| image.base + PAGE * rng.between(0, pages))
     }
 
-    /// Where a file goes on: the byte on the disk, and how many follow before it starts again.
+    /// Where the next access to a file goes: the byte on the disk, and how many follow before the
+    /// file starts again.
     fn next_on_disk(&self, file: u32) -> (u64, u64) {
         let file = self.block.as_ref().map(|block| &block.files[file as usize]);
         file.map_or((0, 1), |file| file.on_disk(file.at))
@@ -183,7 +185,7 @@ impl Vm {
         }
     }
 
-    /// Sends a request on its way: it leaves when the vCPU has done its kernel work up to the kick.
+    /// Issues a request: it leaves when the vCPU has done its kernel work up to the kick.
     pub(super) fn issue(
         &mut self,
         host: &mut Host,
@@ -299,7 +301,8 @@ enum Reached {
 }
 
 impl Block {
-    /// The guest hears that a request is done; returns the thread that waited for no other.
+    /// The guest learns that a request is done; returns the thread that waited for it and for no
+    /// other.
     fn told(&mut self, request: u32) -> Option<u32> {
         let slot = self.requests[request as usize];
         self.free.push(request);

@@ -9,11 +9,10 @@
 //!
 //! Of vMigrater's parts only the kernel's side is modelled here. A heartbeat is a timer interrupt on
 //! its vCPU and a switch to the monitor's thread and back: so it comes when the vCPU runs, and costs
-//! it. What moves is told as `sched_setaffinity()` does it (`kernel/sched/core.c`): a task that waits
-//! on a runqueue is moved at once; a sleeping one goes to its new vCPU when it wakes; one that runs
-//! is taken off by its own vCPU's stopper, to which that takes an interrupt: if the vCPU is
-//! descheduled, the task stays where it is until that is back. A task that is no longer I/O-bound may
-//! go anywhere again.
+//! it. Moves take effect as with `sched_setaffinity()` (`kernel/sched/core.c`): a task that waits on a runqueue is
+//! moved at once; a sleeping task goes to its new vCPU when it wakes; a running task is taken off by its own vCPU's
+//! stopper thread, which needs an interrupt: if the vCPU is descheduled, the task stays where it is until the vCPU is
+//! back. A task that is no longer I/O-bound may go anywhere again.
 
 use super::Timer;
 use super::balloon::BalloonParams;
@@ -42,7 +41,7 @@ const PROBE: Nanos = 200;
 /// `sched_setaffinity()`: a system call that takes a runqueue's lock.
 const MOVE: Nanos = 2_000;
 
-/// What they cost.
+/// What these agents cost.
 pub fn parameters() -> Vec<Parameter> {
     let row = |key, meaning, value, source| {
         Parameter::new(key, meaning, Value::Time(value), source, "the default only")
@@ -116,8 +115,8 @@ impl Vm {
         }
     }
 
-    /// A heartbeat's timer went off. That the vCPU idled until then, the daemon is told by a tracepoint of the
-    /// guest's: a vCPU that the host polls for, or that polls itself, idles, one that has halted for a lock does not.
+    /// A heartbeat's timer went off. A tracepoint of the guest tells the daemon whether the vCPU idled until then: a
+    /// vCPU that the host polls for, or that polls itself, idles; a vCPU that has halted for a lock does not.
     pub(super) fn heartbeat_due(&mut self, host: &mut Host, vcpu: u32) {
         if let Some(migrater) = &mut self.migrater {
             migrater.idle[vcpu as usize] = self.vcpus[vcpu as usize].idle();
@@ -156,7 +155,8 @@ impl Vm {
         self.stats.agent.work += work;
     }
 
-    /// Where are the tasks that the kernel places, and which of the others may go?
+    /// Tells vMigrater where the tasks that the kernel places are, and which of the others may
+    /// leave.
     fn look_around(&mut self, vcpu: u32, migrater: &mut Migrater, now: Nanos) {
         let mut released = 0;
         for thread in &migrater.threads {
@@ -174,7 +174,7 @@ impl Vm {
         self.agent_works(vcpu, released * MOVE);
     }
 
-    /// A task's affinity becomes one vCPU, set by the running vCPU `by`.
+    /// The running vCPU `by` sets a task's affinity to one vCPU.
     fn migrate(&mut self, host: &mut Host, by: u32, it: Move) {
         let thread = it.task as u32;
         self.agent_works(by, MOVE);
@@ -202,7 +202,8 @@ impl Vm {
         }
     }
 
-    /// Has the running thread of `vcpu` to leave it? Then the vCPU's stopper takes it off.
+    /// Does the running thread of `vcpu` have to leave it? Then the vCPU's stopper thread takes it
+    /// off.
     pub(super) fn depart(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> bool {
         let home = self.threads[thread as usize].home;
         let Some(to) = home.filter(|home| *home != vcpu) else {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How a guest's kernel evens out its runqueues (`rebalance_domains()`, `load_balance()` of Linux' CFS).
 //!
-//! Problem: threads that compute wake no others and never wait, so that neither wake-ups nor vCPUs
-//! that fall idle move them. If there are more of them than vCPUs, a thread that shares a vCPU
-//! would have half as much as one that has a vCPU alone, for ever.
+//! Problem: threads that compute wake no others and never wait, so neither wake-ups nor vCPUs about
+//! to idle move them. If there are more of them than vCPUs, a thread that shares a vCPU would get
+//! half as much as one that has a vCPU to itself, for ever.
 //!
-//! - A *busy* vCPU looks for a longer runqueue every so often, and takes what evens the two out; one thread at
-//!   least, so that it is another one's turn to be alone (`fix_small_imbalance()`).
-//! - An *idle* one has no ticks. A tick that finds threads waiting has an idle vCPU take one
+//! - A *busy* vCPU looks for a longer runqueue every so often, and takes what evens the two out; at least one thread,
+//!   so that another thread gets its turn to be alone (`fix_small_imbalance()`).
+//! - An *idle* one has no ticks. A tick that finds threads waiting makes an idle vCPU take one
 //!   (`nohz_balancer_kick()`).
-//! - One that is *about to idle* takes a thread itself, without being asked ([`Vm::pull`]).
+//! - A vCPU that is *about to idle* takes a thread itself, without being asked ([`Vm::pull`]).
 //!
 //! A thread's load is the share of time for which it could run, lately
 //! ([`Average`](crate::sched::fair::Average)), so that threads that often sleep are not moved for
@@ -21,8 +21,8 @@ use crate::host::Host;
 use crate::sched::fair::FULL;
 use corun_model::{Nanos, time::MS};
 
-/// A busy vCPU balances once in so many ms for each vCPU there is (`sd->busy_factor` until 5.9, `sd->min_interval`),
-/// and half as often after it found nothing to take (`sd->max_interval`).
+/// A busy vCPU balances once in this time multiplied by the number of vCPUs (`sd->busy_factor` until 5.9,
+/// `sd->min_interval`), and half as often after it found nothing to take (`sd->max_interval`).
 const INTERVAL: Nanos = 32 * MS;
 
 /// When a vCPU balances.
@@ -33,7 +33,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Each vCPU has moments of its own.
+    /// Each vCPU balances at times of its own.
     pub fn of(vcpu: u32) -> Self {
         Self {
             next: Nanos::from(vcpu) * INTERVAL,
@@ -41,7 +41,7 @@ impl Rounds {
         }
     }
 
-    /// It has been looked whether there is anything to take.
+    /// The vCPU has looked whether there is anything to take.
     fn done(&mut self, took: bool, now: Nanos, vcpus: usize) {
         let least = INTERVAL * vcpus as Nanos;
         self.interval = match took {
@@ -70,7 +70,8 @@ impl Crowd {
     }
 }
 
-/// How much load `own` takes from `busiest`, where a runqueue has `mean` (`calculate_imbalance()`).
+/// How much load `own` takes from `busiest`, if the average runqueue has `mean`
+/// (`calculate_imbalance()`).
 fn imbalance(own: Crowd, busiest: Crowd, mean: u64) -> u64 {
     if own.load >= mean || busiest.load * 100 <= own.load * IMBALANCE_PCT {
         return 0;
@@ -82,7 +83,7 @@ fn imbalance(own: Crowd, busiest: Crowd, mean: u64) -> u64 {
     }
 }
 
-/// Does a thread that moves to `own` do any good, though less than its load is out of balance (`fix_small_imbalance()`)?
+/// Does it help to move a thread to `own`, although the imbalance is less than its load (`fix_small_imbalance()`)?
 fn one_helps(own: Crowd, busiest: Crowd) -> bool {
     let (one, own_one) = (busiest.per_thread(), own.per_thread());
     let factor = if own.threads > 0 && one > own_one {
@@ -93,7 +94,7 @@ fn one_helps(own: Crowd, busiest: Crowd) -> bool {
     if busiest.load + one - own.load >= one * factor {
         return true;
     }
-    // What each gets of its vCPU, now and then.
+    // What each gets of its vCPU, now and after the move.
     let now = one.min(busiest.load) + own_one.min(own.load);
     let then = one.min(busiest.load - one) + own_one.min(own.load + one);
     then > now
@@ -160,7 +161,7 @@ impl Vm {
         crowd
     }
 
-    /// Threads wait for `vcpu` while another one idles: that one gets a thread.
+    /// Threads wait for `vcpu` while another vCPU idles: that one gets a thread.
     fn relieve(&mut self, host: &mut Host, vcpu: u32) {
         if !self.can_give(vcpu) {
             return;
@@ -187,14 +188,14 @@ impl Vm {
         Some(thread)
     }
 
-    /// The vCPUs that balancing is about, round from `vcpu`.
+    /// The vCPUs that take part in balancing, round from `vcpu`.
     fn balanced(&self, vcpu: u32) -> impl Iterator<Item = u32> + use<> {
         let (first, count) = (self.first_vcpu(), self.vcpus.len() as u32);
         (vcpu..count).chain(first..vcpu)
     }
 
-    /// Has `vcpu` a thread that may go elsewhere, and another one? A thread that waits alone for a halted vCPU to wake
-    /// is not taken.
+    /// Does `vcpu` have a thread that may go elsewhere, besides another one? A thread that waits alone for a halted
+    /// vCPU to wake is not taken.
     fn can_give(&self, vcpu: u32) -> bool {
         let slot = &self.vcpus[vcpu as usize];
         slot.runnable() > 1 && self.waiting(vcpu, |_| true).is_some()

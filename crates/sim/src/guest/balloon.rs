@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! xBalloon: a vCPU that has nothing but computing to do sleeps, to have its time when I/O comes
-//! (Suo et al., "Preserving I/O prioritization in virtualized OSes", SoCC 2017).
+//! xBalloon: a vCPU that has nothing but computing to do sleeps, to save its time for when I/O
+//! comes (Suo et al., "Preserving I/O prioritization in virtualized OSes", SoCC 2017).
 //!
-//! Problem: compute-bound tasks use up the vCPU's share of its pCPU while the I/O-bound task waits
-//! for its disk or for a message; when that is there, the vCPU is descheduled. xBalloon's process has a priority
-//! between the two kinds: it runs when only computing is left, and then has the hypervisor put the
-//! vCPU to sleep. An event for the vCPU wakes it. In each period of 30 ms it may sleep for as long as
-//! the vCPU has no claim to its pCPU; then the computing goes on. That the credit is kept for the
-//! sleeper is the host scheduler's affair: Xen's Credit does so, CFS up to half a latency.
+//! Problem: compute-bound tasks use up the vCPU's share of its pCPU while the I/O-bound task waits for its disk or for
+//! a message; when that arrives, the vCPU is descheduled. xBalloon's process has a priority between the two kinds of
+//! tasks: it runs when only computing is left, and then makes the hypervisor put the vCPU to sleep. An event for the
+//! vCPU wakes it. In each period of 30 ms it may sleep for as long as the vCPU has no claim to its pCPU; then the
+//! computing goes on. Whether the credit is kept for the sleeper is up to the host scheduler: Xen's Credit keeps it,
+//! CFS up to half a latency.
 //!
-//! Of its two parts this is the one for the short term. That tasks which compute are charged for the time on the clock, stolen
-//! time included (the long term), is not modelled: here I/O-bound threads go before them whenever they are ready.
+//! Of xBalloon's two parts this is the one for the short term. The one for the long term, which charges tasks that
+//! compute for the time on the clock, stolen time included, is not modelled: here I/O-bound threads go before them
+//! whenever they are ready.
 //!
-//! The administrator says which programs are I/O-bound (its code has their names); here the threads
-//! that read or write are, and those that take messages from a port (`request`).
+//! The administrator says which programs are I/O-bound (xBalloon's code has their names); here
+//! those are the threads that read or write, and those that take messages from a port (`request`).
 
 use super::Timer;
 use super::interrupts::Interrupt;
@@ -30,7 +31,7 @@ use corun_model::{Nanos, Parameter, Value};
 pub struct BalloonParams {
     /// Its period, ns.
     pub period: Nanos,
-    /// How much of each a vCPU may sleep, percent: what it has no claim to, 100 less its share of its
+    /// How much of each period a vCPU may sleep, percent: what it has no claim to, that is, 100 less its share of its
     /// pCPU. At most 100.
     pub sleep: u32,
 }
@@ -48,7 +49,7 @@ impl Default for BalloonParams {
 /// hypercall's exit is part of the host's switch.
 const CALL: Nanos = 500;
 
-/// The table of them.
+/// The table of its settings.
 pub fn parameters() -> Vec<Parameter> {
     let default = BalloonParams::default();
     vec![
@@ -79,9 +80,9 @@ pub fn parameters() -> Vec<Parameter> {
 /// A vCPU's balloon.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Balloon {
-    /// Asleep since then, though there is computing to do; until an interrupt wakes it.
+    /// Since when it has been asleep although there is computing to do; an interrupt wakes it.
     since: Option<Nanos>,
-    /// xBalloon's process runs, to have it sleep.
+    /// xBalloon's process runs, to put it to sleep.
     runs: bool,
     timer: Option<EventId>,
     /// The period it slept in last, and how long.
@@ -114,8 +115,8 @@ impl Vm {
         state.doing == Doing::Off && (state.code.is_at_request() || called())
     }
 
-    /// Only computing is left on `vcpu`: should it sleep for the I/O that is to come? If so, xBalloon's
-    /// process comes first, which has it sleep.
+    /// Only computing is left on `vcpu`: should it sleep for the I/O that is to come? If so, xBalloon's process runs
+    /// first and puts it to sleep.
     pub(super) fn inflate(&mut self, host: &mut Host, vcpu: u32) -> Option<Picked> {
         let params = self.balloon?;
         let here = |thread: u32| self.threads[thread as usize].vcpu == vcpu;
@@ -152,7 +153,7 @@ impl Vm {
         self.post(host, vcpu, Interrupt::Kick, None);
     }
 
-    /// Something has come for the vCPU: if it sleeps or is about to, it does so no longer.
+    /// Something has come for the vCPU: if it sleeps or is about to, that ends.
     pub(super) fn deflate(&mut self, host: &mut Host, vcpu: u32) {
         let balloon = &mut self.vcpus[vcpu as usize].balloon;
         balloon.runs = false;

@@ -24,8 +24,8 @@ impl Barrier {
     }
 }
 
-/// A barrier whose waiters spin in user space: the guest may preempt them. Those that spin only for so long then
-/// block, and the last to come wakes them all (`gomp_team_barrier_wait()` of libgomp, one `FUTEX_WAKE`).
+/// A barrier whose waiters spin in user space: the guest may preempt them. Waiters that spin only for a limited time
+/// then block, and the last thread to arrive wakes them all (`gomp_team_barrier_wait()` of libgomp, one `FUTEX_WAKE`).
 #[derive(Debug)]
 pub(super) struct SpinBarrier {
     barrier: Barrier,
@@ -91,7 +91,8 @@ impl Vm {
         self.spin_barriers[barrier as usize].barrier.waiters = waiters;
     }
 
-    /// A thread that spins at a barrier, of whatever kind, sees that it is open once it is on a pCPU: at once if it is.
+    /// A thread that spins at a barrier of any kind sees that it is open once it is on a pCPU: at once if it is on one
+    /// now.
     pub(super) fn barrier_opens_for(&mut self, thread: u32) {
         let on = self.threads[thread as usize].vcpu;
         let vcpu = &self.vcpus[on as usize];
@@ -100,7 +101,7 @@ impl Vm {
         }
     }
 
-    /// A thread that spins at a barrier goes on, if all have come since; it blocks, if it has spun long enough.
+    /// A thread that spins at a barrier goes on if all have arrived since, and blocks if it has spun long enough.
     pub(super) fn spin_at_barrier(
         &mut self,
         host: &mut Host,
@@ -118,7 +119,7 @@ impl Vm {
             self.block(host, vcpu, thread, Doing::Off);
             return Flow::Again;
         }
-        // In user mode, where the CPU does not look for spinning.
+        // The thread is in user mode, where the CPU does not look for spinning.
         Flow::Busy
     }
 }

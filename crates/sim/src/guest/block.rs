@@ -3,9 +3,9 @@
 //!
 //! A thread's request leaves the guest when its vCPU runs and kicks the host; its completion is an
 //! interrupt, which a vCPU takes only while it runs. So a descheduled vCPU neither issues requests
-//! nor hears of their end: I/O inactivity.
+//! nor learns of their completion: I/O inactivity.
 //!
-//! - `read SIZE` reads on in the thread's own file through the page cache. Linux reads ahead in
+//! - `read SIZE` goes on reading the thread's own file through the page cache. Linux reads ahead in
 //!   windows (`mm/readahead.c`): when a thread comes to the first page of a window, the next one is
 //!   requested, whether or not this one has arrived. So up to two windows are under way, and the
 //!   thread waits only for data that are not there yet. (The kernel's first windows are smaller;
@@ -15,8 +15,8 @@
 //! - `append LOG SIZE` writes to the end of a file that threads share: see [`super::log`].
 //!
 //! Direct requests are cut into pieces of 1 MiB at most (256 pages, `BIO_MAX_PAGES`), which are
-//! issued at once. A thread's file, or a log, is an equal part of the VM's image and read or written
-//! round and round. It lies in one piece, and nothing of it stays in the page cache: the files are larger than the VM's
+//! issued at once. Each thread's file and each log is an equal part of the VM's image and is read or written round and
+//! round. It lies in one piece, and none of it stays in the page cache: the files are larger than the VM's
 //! memory.
 
 use super::inactivity::Inactivity;
@@ -41,10 +41,10 @@ pub(super) struct Image {
     pub base: u64,
     pub size: u64,
     /// From a kick until the disk has the request, and from its end until the interrupt is posted:
-    /// time that passes, or work of the emulator.
+    /// time that just passes, or work of the emulator.
     pub submit: Nanos,
     pub complete: Nanos,
-    /// Which part of the guest does that work?
+    /// Who does that work?
     pub served: Served,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Call {
     /// Requests that it waits for: under way, or done but not known to the guest.
     pub under_way: u32,
     pub untold: u32,
-    /// The vCPU whose interrupt tells it of the last of them.
+    /// The vCPU that takes the interrupt of the last of them.
     pub delivery: Option<u32>,
     /// Did it ever wait?
     pub waited: bool,
@@ -150,7 +150,7 @@ pub(super) struct Block {
     operations: u64,
     bytes: u64,
     waits: Waits,
-    /// Those that are over: reads, writes.
+    /// Requests that are over: reads, writes.
     done: [Requests; 2],
 }
 
@@ -278,7 +278,7 @@ impl Block {
         self.requests.len() - self.free.len()
     }
 
-    /// The guest has heard that a request is over.
+    /// The guest has learnt that a request is over.
     pub fn count(&mut self, now: Nanos, id: u32) {
         let slot = &self.requests[id as usize];
         let done = &mut self.done[usize::from(slot.write)];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Task graphs that are circles: threads of which each waits for what only another of them could do.
+//! Task graphs with cycles: threads each of which waits for what only another of them could do.
 //!
-//! Problem: two threads that receive from each other before either sends look like work and are
-//! none; a run with them shows an idle VM and says nothing.
+//! Problem: two threads that each receive from the other before they send look like work but never
+//! do any; a run with them shows an idle VM and does not say why.
 //!
-//! How: every thread goes through its program once, as if all that can be waited for came as soon
-//! as a thread that gets there provides it: an item, a signal, the other parties of a barrier.
-//! Rounds of loops do the same again, and sending never blocks here, so a thread that does not get
-//! through waits for ever on any host; one that does get through may still wait, by chance. Each
-//! operation is looked at once.
+//! How: every thread goes through its program once, as if everything that can be waited for (an
+//! item, a signal, the other parties of a barrier) came as soon as a thread reaches the operation
+//! that provides it. Rounds of loops do the same again, and sending never blocks here, so a thread
+//! that does not get through waits for ever on any host; one that does get through may still have
+//! to wait, by chance. Each operation is looked at once.
 
 use crate::workload::{Code, Op};
 use std::collections::{HashMap, HashSet};
@@ -47,7 +47,7 @@ fn needs(op: &Op) -> Option<Need> {
     })
 }
 
-/// The barrier that this operation is.
+/// The barrier at which this operation waits, if it is one.
 pub(super) fn meeting(op: &Op) -> Option<Need> {
     Some(match op {
         Op::Barrier(barrier) => Need::Barrier(*barrier),
@@ -71,7 +71,7 @@ struct Walk<'a> {
     /// How far each thread has come.
     at: Vec<usize>,
     met: HashSet<Need>,
-    /// Threads that have yet to come to each barrier.
+    /// How many threads have yet to come to each barrier.
     missing: HashMap<Need, usize>,
     /// Which threads have come to which barrier.
     arrived: HashSet<(usize, Need)>,
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The thread is at `op`; the barrier that it is, if all have now come to it.
+    /// The thread is at `op`; returns its barrier, if all have now come to it.
     fn arrive(&mut self, thread: usize, op: &Op) -> Option<Need> {
         let barrier = meeting(op)?;
         let missing = self.missing.get_mut(&barrier)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Condition variables, as `pthread_cond_wait` has them on futexes.
+//! Condition variables, as `pthread_cond_wait` implements them on futexes.
 //!
 //! A waiter lets its mutex go (if it has one) and leaves its vCPU in one step. A signal wakes the
-//! one that waits longest and is lost if none does; the woken thread takes the mutex again before
-//! it goes on, and may have to wait for that, too.
+//! thread that has waited longest and is lost if none waits; the woken thread takes the mutex again
+//! before it goes on, and may have to wait for that, too.
 
 use super::mutex::Locking;
 use super::thread::Doing;
@@ -41,7 +41,8 @@ impl Vm {
             return;
         }
         let goes_on = match mutex {
-            // Ends the operation if it gets the mutex, else comes here again.
+            // Ends the operation if the thread gets the mutex; otherwise the thread comes here
+            // again.
             Some(mutex) => self.lock_mutex(host, vcpu, thread, mutex),
             None => {
                 state.code.done();

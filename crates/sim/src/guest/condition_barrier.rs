@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Barriers that a program makes of a mutex and a condition variable.
+//! Barriers that a program builds from a mutex and a condition variable.
 //!
 //! Problem: threads that wait at such a barrier are not all woken at once. `pthread_cond_broadcast`
 //! of glibc up to 2.24 wakes the first waiter and moves the rest to the mutex's futex
-//! (`FUTEX_CMP_REQUEUE`), whence each is woken when the one before it has had the mutex and lets it
-//! go. So leaving a barrier takes as many wake-ups one after the other as threads were blocked,
-//! each of a vCPU that has to get its pCPU first.
+//! (`FUTEX_CMP_REQUEUE`), from which each is woken when the one before it has had the mutex and
+//! lets it go. So leaving a barrier takes one wake-up per blocked thread, one after the other, each
+//! of a vCPU that first has to get a pCPU.
 //!
-//! Two kinds, by whether a statement says how long it spins:
+//! Two kinds, depending on whether a statement says how long a waiter spins:
 //!
-//! - without: the barrier of SPLASH-2's macros (`c.m4` with `pthread_cond_wait`): a counter, and the
-//!   last one broadcasts;
-//! - with: PARSEC's (`parsec_barrier.cpp`): a waiter looks at a flag for so long before it blocks,
-//!   and no thread enters again before all have left: the last one to leave broadcasts, too.
+//! - without: the barrier of SPLASH-2's macros (`c.m4` with `pthread_cond_wait`): a counter, and the last thread
+//!   broadcasts;
+//! - with: PARSEC's (`parsec_barrier.cpp`): a waiter looks at a flag for that long before it
+//!   blocks, and no thread enters again before all have left: the last one to leave broadcasts,
+//!   too.
 //!
-//! Left out: how long the mutex is held, a few instructions and the call that wakes; which thread
-//! has come first at it; and that PARSEC's spinners wait for it by `pthread_mutex_trylock` in a
+//! Left out: how long the mutex is held (a few instructions and the call that wakes); which thread
+//! gets the mutex first; and that PARSEC's spinners wait for it by `pthread_mutex_trylock` in a
 //! loop.
 
 use super::thread::Doing;
@@ -41,7 +42,7 @@ pub(super) struct ConditionBarrier {
     parties: usize,
     /// Must all leave before any may enter again?
     two_phases: bool,
-    /// Arrived and, with two phases, not left.
+    /// Threads that have arrived and, with two phases, not left.
     inside: usize,
     /// Have all arrived, and not all left?
     leaving: bool,
@@ -110,7 +111,7 @@ impl Vm {
             if inside || self.enter(host, vcpu, thread, barrier) {
                 break;
             }
-            // It lets the mutex go while it waits.
+            // The thread lets the mutex go while it waits.
             self.relay(host, vcpu, thread, barrier);
         }
         self.depart_barrier(host, vcpu, barrier);
@@ -121,7 +122,7 @@ impl Vm {
         Flow::Again
     }
 
-    /// One more is there. True if it is the last.
+    /// One more thread has arrived. True if it is the last.
     fn enter(&mut self, host: &mut Host, vcpu: u32, thread: u32, barrier: u32) -> bool {
         let slot = &mut self.condition_barriers[barrier as usize];
         slot.inside += 1;
@@ -227,7 +228,7 @@ mod tests {
         let mut barrier = ConditionBarrier::new(2, true);
         let (here, outside) = (Meeting::Inside { round: 0 }, Meeting::Outside);
         assert!(barrier.open(outside) && !barrier.open(here));
-        // Both are there.
+        // Both have arrived.
         (barrier.round, barrier.leaving) = (1, true);
         assert!(barrier.open(here) && !barrier.open(outside) && !barrier.open(Meeting::Entering));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host's disks among the guests: which VM has which image where, and the timers between disks
-//! and VMs.
+//! The host's disks as the guests use them: which VM has which image where, and the timers between
+//! disks and VMs.
 
 use super::block::{Image, Served};
 use super::tell_disk::Trip;
@@ -124,7 +124,7 @@ impl Disks {
         self.set_timers(host, disk as u32);
     }
 
-    /// A VM's request has been answered, which it hears of a little later.
+    /// A VM's request has been answered; the VM learns of it a little later.
     fn deliver(&self, host: &mut Host, disk: usize, request: &Request, at: Nanos) {
         let slot = &self.slots[disk];
         let vm = slot.vms[request.owner as usize];
@@ -171,7 +171,7 @@ impl Disks {
         self.wants = wants;
     }
 
-    /// Books what they do up to now.
+    /// Books what the disks do up to now.
     pub fn settle(&mut self, now: Nanos) {
         self.slots.iter_mut().for_each(|slot| slot.disk.settle(now));
     }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The emulator's thread: what stands between a VM and its devices.
 //!
-//! Without one, requests and packets pass between guest and host after a fixed time. In truth a
+//! Without one, requests and packets pass between guest and host after a fixed time. In reality a
 //! thread of the host does that work, and has to get a pCPU for it: QEMU's main loop (all virtio
 //! devices until iothreads and vhost), an iothread, or vhost's thread. It competes with vCPUs,
 //! preempts them when it wakes, and the vCPU that it interrupts is woken from *its* pCPU, which is
 //! where a scheduler with wake affinity then puts that vCPU (`wake_affine()` in Linux).
 //!
 //! One thread per VM does everything in order of arrival. A job takes as much work as the device's
-//! fixed time would have been. QEMU 0.11 is told from later ones by three things:
+//! fixed time would have been. QEMU 0.11 differs from later versions in three things:
 //!
 //! - *Kicks without ioeventfd* are exits that the vCPU's own thread serves: it submits the request
-//!   (`virtio_blk_handle_output()`, `qemu_paio_submit()`), and runs no guest meanwhile. One of up to 64
-//!   worker threads then waits for the disk in `pread()` and signals the main loop, which completes
-//!   (`posix-aio-compat.c`). Workers are not modelled: they compute next to nothing, and are taken to
-//!   find a pCPU at once. Nor is the mutex that vCPUs and main loop share.
-//! - *A transmit timer*: packets that leave the guest wait until it expires, those that follow within
-//!   that time go with them (`TX_TIMER_INTERVAL`, `hw/virtio-net.c`).
-//! - *Its alarm* is set for 250 us at least (`MIN_TIMER_REARM_US`, `qemu_next_deadline_dyntick()`), so a
-//!   timer of 150 us is late, unless the main loop turns for something else meanwhile: it runs the
-//!   timers that have expired at each turn (`main_loop_wait()`, `vl.c`).
+//!   (`virtio_blk_handle_output()`, `qemu_paio_submit()`), and the guest does not run meanwhile. One of up to 64 worker
+//!   threads then waits for the disk in `pread()` and signals the main loop, which completes the request
+//!   (`posix-aio-compat.c`). Workers are not modelled: they compute next to nothing, and are assumed to find a pCPU at
+//!   once. Nor is the mutex that vCPUs and main loop share.
+//! - *A transmit timer*: packets that leave the guest wait until it expires; those that follow within that time go with
+//!   them (`TX_TIMER_INTERVAL`, `hw/virtio-net.c`).
+//! - *Its alarm* is set for 250 us at least (`MIN_TIMER_REARM_US`, `qemu_next_deadline_dyntick()`), so a timer of 150
+//!   us is late, unless the main loop wakes for something else meanwhile: at each turn it runs the timers that have
+//!   expired (`main_loop_wait()`, `vl.c`).
 
 use super::{GuestError, Guests, Role, Timer, VmSpec};
 use crate::device::net::Packet;
@@ -35,7 +35,7 @@ pub struct EmulatorParams {
     pub transmit_timer: Nanos,
     /// The shortest time that the alarm for that timer is set for, ns, at most 1 s. 0: for what is left.
     pub shortest_alarm: Nanos,
-    /// Do kicks go to the thread, or does the vCPU's own submit requests to the disk?
+    /// Do kicks go to this thread, or does the vCPU's own thread submit requests to the disk?
     pub ioeventfd: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for EmulatorParams {
 /// The longest timer or alarm.
 const MOST_TIMER: Nanos = 1_000_000_000;
 
-/// The numbers that it stands on.
+/// The numbers that the model rests on.
 pub fn parameters() -> Vec<Parameter> {
     let default = EmulatorParams::default();
     vec![
@@ -98,7 +98,7 @@ pub(super) enum Job {
 pub(super) struct Emulator {
     task: TaskId,
     params: EmulatorParams,
-    /// With the work that is left of each.
+    /// Jobs, with the work that is left of each.
     jobs: VecDeque<(Job, Nanos)>,
     /// Packets that wait for the transmit timer.
     leaving: VecDeque<(Nanos, Packet)>,
@@ -163,7 +163,7 @@ impl Emulator {
         self.set_alarm(host, vm);
     }
 
-    /// An alarm that is set already goes off before one that would be set now.
+    /// Sets the alarm unless one is set: that one goes off before one that would be set now.
     fn set_alarm(&mut self, host: &mut Host, vm: u32) {
         if let Some((departs, _)) = self.leaving.front().filter(|_| !self.alarm_set) {
             self.alarm_set = true;
@@ -273,8 +273,8 @@ impl Guests {
         }
     }
 
-    /// A VM's request was kicked off, or a packet or completion is there for it: for its emulator,
-    /// if it has one. False if it has none.
+    /// A VM's request was kicked off, or a packet or completion is there for it: gives that to its
+    /// emulator, if it has one. False if it has none.
     pub(super) fn emulate(
         &mut self,
         host: &mut Host,

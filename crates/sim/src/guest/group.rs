@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Work that one thread does for all threads that have come until it begins, such as RocksDB's
-//! write groups.
+//! Work that one thread does on behalf of all threads that have come before it begins, such as
+//! RocksDB's write groups.
 //!
-//! The thread that comes first leads. A thread that comes while it works waits, spinning and then
-//! blocked; when the work is done, the first of these leads next, for all that are there when it
+//! The thread that comes first leads. Threads that come while it works wait, spinning and then
+//! blocked; when the work is done, the first of them leads next, for all that are there when it
 //! begins (`JoinBatchGroup()`, `EnterAsBatchGroupLeader()`, `AwaitState()` and
 //! `ExitAsBatchGroupLeader()` of db/write_thread.cc). The leader's work takes no longer if it is
-//! done for more threads. In timelines a wait is one for a mutex of that name.
+//! done for more threads. Timelines show a wait as one for a mutex of the group's name.
 //!
-//! For how long is worth spinning is learned, as `AwaitState()` does: every thread looks for a
+//! How long spinning is worth it is learned, as in `AwaitState()`: every thread looks for a
 //! microsecond, and then yields and looks for as long as the program says, if that has been enough
-//! more often than not. Yielding to another thread of the same vCPU is slow, and three slow yields
-//! are enough to block; here a thread that shares its vCPU with another one when it comes blocks at
-//! once.
+//! more often than not. Yielding to another thread of the same vCPU is slow, and after three slow
+//! yields a thread blocks; here a thread that shares its vCPU with another one when it comes blocks
+//! at once.
 
 use super::thread::Doing;
 use super::vm::{Flow, Vm};
@@ -20,13 +20,14 @@ use crate::host::{Host, Span};
 use corun_model::Nanos;
 use corun_model::time::US;
 
-/// How long everybody looks: 200 times PAUSE.
+/// How long every thread looks: 200 times PAUSE.
 const LOOK: Nanos = US;
 
-/// Of so many waits one tells whether spinning is enough, and spins for that (`sampling_base`).
+/// One wait in so many is a sample: its thread spins in order to learn whether spinning is enough
+/// (`sampling_base`).
 const SAMPLED: u64 = 256;
 
-/// What a wait that tells adds to a group's credit, or takes from it, of which the 1024th part is forgotten then.
+/// What a sample adds to a group's credit, or takes from it; a 1024th of the credit is forgotten at the same time.
 const CREDIT: i32 = 131_072;
 
 /// A group in the run.
@@ -43,14 +44,14 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A wait told whether spinning is enough.
+    /// A sample has shown whether spinning is enough.
     fn learn(&mut self, enough: bool) {
         let change = if enough { CREDIT } else { -CREDIT };
         self.credit += change - self.credit / 1024;
     }
 
-    /// How long a thread spins that would for `spin`, whether it has its vCPU to itself, and whether it is one of
-    /// those that tell; and whether how that ends is to be learned from.
+    /// How long a thread that would spin for `spin` does so, and whether to learn from the outcome. `alone`: it has its
+    /// vCPU to itself; `sampled`: its wait is a sample.
     fn patience(&mut self, spin: Nanos, alone: bool, sampled: bool) -> (Nanos, bool) {
         match sampled || self.credit >= 0 {
             true if alone => (spin, sampled),
@@ -111,8 +112,7 @@ impl Vm {
         }
     }
 
-    /// A thread that spins in a group goes on, if it leads or its part is done; it blocks, if it has spun long
-    /// enough.
+    /// A thread that spins in a group goes on if it leads or its part is done, and blocks if it has spun long enough.
     pub(super) fn spin_in_group(
         &mut self,
         host: &mut Host,
@@ -178,10 +178,10 @@ mod tests {
         assert_eq!(group.patience(100 * US, true, false), (LOOK, false));
         assert_eq!(group.patience(100 * US, true, true), (100 * US, true));
         group.learn(true);
-        // Beside another thread it yields slowly, which tells at once.
+        // Next to another thread on its vCPU it yields slowly, which decides at once.
         assert_eq!(group.patience(100 * US, false, false), (LOOK, false));
         assert!(group.credit < 0);
-        // Of however many waits, credit is no more than 1024 of them.
+        // However many samples there were, credit is at most that of 1024.
         (0..100_000).for_each(|_| group.learn(true));
         assert_eq!(group.credit, 1024 * CREDIT);
     }

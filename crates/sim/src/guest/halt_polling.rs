@@ -5,15 +5,15 @@
 //! is near, and wastes the hardware thread when it is not. KVM adapts how long each vCPU polls
 //! (`virt/kvm/kvm_main.c`, `kvm_vcpu_halt`, Linux 5.3 and later): a wake-up during the poll keeps
 //! the window, a short block that a longer poll would have caught lets it grow, a long one shrinks
-//! it. It polls only while its pCPU has no other task (`single_task_running`), hence hardly ever on
-//! an overcommitted host; the dissertation's *enhanced* form (§3.6.1) lifts that rule.
+//! it. KVM polls only while the pCPU has no other task (`single_task_running`), hence hardly ever on an overcommitted
+//! host; the dissertation's *enhanced* form (§3.6.1) lifts that rule.
 //!
-//! Whatever task the scheduler puts in its place, a vCPU that is polled for does not stay ready: it
-//! has nothing to run. The poll ends when the scheduler wants the pCPU (`need_resched()`, since
+//! A vCPU that is polled for does not stay ready when the scheduler puts another task in its place:
+//! it has nothing to run. The poll ends when the scheduler wants the pCPU (`need_resched()`, since
 //! 5.13) and the vCPU blocks, so that its wake-up is a wake-up like others. Before 5.13 the loop
-//! looked at `single_task_running()` and the time only: without the first, as in the enhanced form,
-//! a kernel that does not preempt itself (`CONFIG_PREEMPT_VOLUNTARY`, as servers have) polls to the
-//! end, and schedules then ([`HaltPollParams::to_end`]).
+//! checked only `single_task_running()` and the time: without the former, as in the enhanced form,
+//! a kernel that does not preempt itself (`CONFIG_PREEMPT_VOLUNTARY`, usual on servers) polls to
+//! the end, and schedules then ([`HaltPollParams::to_end`]).
 
 use corun_model::Nanos;
 use corun_model::time::US;
@@ -33,7 +33,7 @@ pub struct HaltPollParams {
     /// Polls although other tasks want the pCPU (the dissertation's enhanced halt polling).
     pub shared: bool,
     /// Polls to the end, whatever the scheduler wants meanwhile (before 5.13, without full preemption).
-    /// Only a poll that is `shared` comes to that.
+    /// Only matters for a poll that is `shared`.
     pub to_end: bool,
 }
 
@@ -116,7 +116,7 @@ impl PollWindow {
         if params.most == 0 {
             self.0 = 0;
         } else if halted <= self.0 {
-            // The poll caught it: keep the window.
+            // The poll caught the wake-up: keep the window.
         } else if self.0 > 0 && halted > params.most {
             self.0 = match params.shrink {
                 0 => 0,

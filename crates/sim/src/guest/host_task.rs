@@ -39,7 +39,7 @@ impl HostTask {
         self.left = self.left.saturating_sub(done);
     }
 
-    /// What was ordered is done.
+    /// The step that was ordered is done.
     pub fn step(&mut self, host: &mut Host, token: u64) {
         self.left = 0;
         loop {

@@ -3,10 +3,9 @@
 //! pCPU now and then and run for a moment.
 //!
 //! Problem: on a host that does nothing but run vCPUs, and whose VMs compute, nothing ever shifts one pCPU against
-//! another: vCPUs take their turns in step on all pCPUs for ever, whatever the seed, and any scheduler looks like
-//! gang scheduling. No real host is that silent, and its VMs began at different times ([`STAGGER`]). Besides, a
-//! vCPU whose turn is cut short is descheduled before its guest expects it, which is what vMigrater's predictions
-//! have to live with.
+//! another: vCPUs take their turns in step on all pCPUs for ever, whatever the seed, and any scheduler looks like gang
+//! scheduling. No real host is that silent, and its VMs began at different times ([`STAGGER`]). Housekeeping also cuts
+//! turns short, so a vCPU is descheduled before its guest expects it; vMigrater's predictions have to cope with that.
 
 use super::HostTaskSpec;
 use crate::workload::{ParseError, Program};
@@ -31,9 +30,9 @@ impl Default for HousekeepingParams {
     }
 }
 
-/// What threads of VMs begin within unless a scenario says otherwise, ns: so much more than any
-/// scheduler's turn that it is chance where in its turn each thread is, as on a host that has been
-/// on for hours.
+/// The time within which threads of VMs begin unless a scenario says otherwise, ns: so much longer
+/// than any scheduler's turn that it is chance where in its turn each thread is, as on a host that
+/// has been up for hours.
 pub const STAGGER: Nanos = 200 * MS;
 
 /// Names of these tasks begin with this; their pCPU's number follows. No name in a scenario has a slash.

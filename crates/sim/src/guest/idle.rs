@@ -2,15 +2,15 @@
 //! What an idle vCPU does: halt (and let the host poll or block), poll itself, or keep its context
 //! on the hardware thread.
 //!
-//! - *Halt*: HLT exits to the host, where KVM may poll for a while ([`HaltPollParams`](super::HaltPollParams)) before the
-//!   vCPU's thread blocks.
+//! - *Halt*: HLT exits to the host, where KVM may poll for a while ([`HaltPollParams`](super::HaltPollParams)) before
+//!   the vCPU's thread blocks.
 //! - *Poll* (`idle=poll`): the guest spins in its idle loop; the host sees a busy vCPU.
 //! - *Retention*: MONITOR/MWAIT without an exit (QEMU `-overcommit cpu-pm=on`): the context stays on
 //!   the hardware thread, which does nothing, so its SMT sibling has the core to itself. A timeout
 //!   may end it, after which the vCPU halts (vSMT-IO, dissertation §3.4.2).
 //!
-//! For the host's scheduler a polling or retaining vCPU is running: it can be preempted, and goes on
-//! idling when it is back.
+//! To the host's scheduler a polling or retaining vCPU is running: it can be preempted, and goes on idling when it is
+//! back.
 
 use super::Timer;
 use super::halt_polling::PollWindow;
@@ -29,8 +29,8 @@ pub enum IdleMode {
     Poll,
     /// MONITOR/MWAIT without an exit, for at most so many ns at a time; 0: without limit.
     Retention(Nanos),
-    /// The same, for as long as the host says of the pCPU (vSMT-IO's changed idle loop): a policy's
-    /// retention timeout. If it says nothing: HLT.
+    /// The same, for as long as the host sets for the pCPU (vSMT-IO's changed idle loop): a
+    /// policy's retention timeout. If it sets none: HLT.
     Told,
 }
 
@@ -39,9 +39,9 @@ pub enum IdleMode {
 pub(super) enum Idling {
     /// In the guest's polling loop.
     Polling,
-    /// In MWAIT, until then at most.
+    /// In MWAIT, at most until that time.
     Retaining { until: Nanos },
-    /// Halted, and KVM polls for it until then.
+    /// Halted, and KVM polls for it until that time.
     HaltPolling { until: Nanos },
 }
 
@@ -140,7 +140,7 @@ impl Vm {
         let slot = &mut self.vcpus[vcpu as usize];
         slot.idle_state.timer = None;
         match slot.idle_state.idling {
-            // Preempted meanwhile: it finds out when it runs again.
+            // If it was preempted meanwhile, it finds out when it runs again.
             Some(_) if slot.mode == Mode::Running => self.dirty.push(vcpu),
             _ => {}
         }
@@ -159,8 +159,8 @@ impl Vm {
         }
     }
 
-    /// Another task wants the pCPU that `vcpu` has: KVM polls no longer, unless it is told to, and
-    /// a retention that the host limits is over.
+    /// Another task wants the pCPU that `vcpu` has: KVM stops polling, unless it is set to go on,
+    /// and a retention that the host limits is over.
     pub(super) fn crowded(&mut self, host: &mut Host, vcpu: u32) {
         let now = host.now();
         match &mut self.vcpus[vcpu as usize].idle_state.idling {
@@ -173,8 +173,8 @@ impl Vm {
         }
     }
 
-    /// The scheduler wants the pCPU: KVM polls no longer for `vcpu` (`kvm_vcpu_can_poll()`), whose
-    /// thread blocks; or it polls on, and gives way then.
+    /// The scheduler wants the pCPU: KVM stops polling for `vcpu` (`kvm_vcpu_can_poll()`), whose
+    /// thread blocks; or it polls to the end and gives way then.
     pub(super) fn end_poll(&mut self, host: &mut Host, vcpu: u32) {
         self.settle(host, vcpu);
         match self.halt_poll.shared && self.halt_poll.to_end {
@@ -183,7 +183,7 @@ impl Vm {
         }
     }
 
-    /// The poll has caught its wake-up: a task that wanted the pCPU meanwhile has it before the
+    /// The poll has caught its wake-up: a task that wanted the pCPU meanwhile gets it before the
     /// guest goes on.
     fn give_way(&mut self, host: &mut Host, vcpu: u32) {
         let slot = &mut self.vcpus[vcpu as usize];
@@ -205,7 +205,7 @@ impl Vm {
         host.set_activity(slot.task, Activity::Work);
     }
 
-    /// The vCPU runs in the guest again; if it was halted, KVM learns from how long.
+    /// The vCPU runs in the guest again; if it was halted, KVM learns from how long it was.
     pub(super) fn resumed(&mut self, host: &mut Host, vcpu: u32) {
         let slot = &mut self.vcpus[vcpu as usize];
         let Some(since) = slot.idle_state.halted_at.take() else {
@@ -227,8 +227,8 @@ impl Vm {
         let Some(idling) = slot.idle_state.idling else {
             return true;
         };
-        // A thread that has halted for a lock does not idle: a thread that waits behind it makes no
-        // call.
+        // A vCPU whose thread has halted for a lock does not idle: a thread that waits behind that
+        // one does not wake it.
         let waits = slot.current.is_none() && !slot.queue.is_empty();
         let called = !slot.pending.is_empty() || waits;
         match idling {

@@ -20,7 +20,7 @@ pub(super) struct Inactivity {
 
 impl Vm {
     /// Books I/O inactivity up to now and sees which threads are inactive from now on. To be called
-    /// after all that changes where a vCPU or an I/O thread is.
+    /// after every change of where a vCPU or an I/O thread is.
     pub(super) fn note_inactivity(&mut self, now: Nanos) {
         let Some(block) = &self.block else { return };
         let threads = block.io_threads().filter(|at| self.inactive(block, *at));

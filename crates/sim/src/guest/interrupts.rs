@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Interrupts to vCPUs: ticks, timers, reschedule IPIs, kicks, disks, packets.
 //!
-//! A vCPU takes interrupts only while it has a pCPU. For one that is ready but descheduled they
-//! stay pending, whatever waits for them in the guest; a halted one is woken by them.
+//! A vCPU takes interrupts only while it has a pCPU. For a vCPU that is ready but descheduled they
+//! stay pending, whatever waits for them in the guest; a halted vCPU is woken by them.
 
 use super::vcpu::Mode;
 use super::vm::Vm;
@@ -10,7 +10,7 @@ use crate::host::{Host, Instant, Lane, Span};
 use corun_model::Nanos;
 use corun_model::PcpuId;
 
-/// What a vCPU is told.
+/// What an interrupt tells a vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interrupt {
     Tick,
@@ -35,7 +35,7 @@ pub(super) enum Interrupt {
 }
 
 impl Vm {
-    /// Lets `vcpu` have an interrupt: now, when it runs again, or by waking it.
+    /// Delivers an interrupt to `vcpu`: now, when it runs again, or by waking it.
     pub(super) fn post(
         &mut self,
         host: &mut Host,
@@ -89,7 +89,8 @@ impl Vm {
             return;
         }
         if std::mem::take(&mut self.vcpus[vcpu as usize].woken) && host.has_smt() {
-            // A tick may have come first: what is rescheduling is part of what is paid below.
+            // A tick may have come first: the work that counts as rescheduling is part of what is
+            // charged below.
             let first = match self.vcpus[vcpu as usize].pending.first() {
                 Some(Interrupt::Tick) => self.params.tick.min(self.params.interrupt),
                 _ => self.params.interrupt,
@@ -158,7 +159,7 @@ impl Vm {
         let waiting = self.vcpus[vcpu as usize].queue.len() as Nanos;
         let slice = (self.params.latency / (waiting + 1)).max(self.params.min_granularity);
         let due = waiting > 0 && self.threads[thread as usize].ran >= slice;
-        // A new period may let xBalloon have its sleep.
+        // In a new period xBalloon may let the vCPU sleep again.
         if due || self.balloon.is_some() {
             self.vcpus[vcpu as usize].need_resched = true;
         }

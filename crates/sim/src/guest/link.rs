@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Makes VMs ready to run from what a scenario says, with the checks that need all programs of a
-//! VM: threads that receive what none sends, barriers of one, circles, locks taken in opposite
-//! orders.
+//! VM: threads that receive what none sends, barriers of one thread, cycles, locks taken in
+//! opposite orders.
 
 use super::agent::{Agent, Migrater};
 use super::barrier::{Barrier, SpinBarrier};
@@ -212,7 +212,7 @@ impl<'a> Linker<'a> {
         for thread in &spec.threads {
             codes.push(Code::new(&thread.program, &mut names, &mut order));
         }
-        // Threads of one kind repeat the same orders.
+        // Threads of one kind take locks in the same orders.
         order.sort_unstable();
         order.dedup();
         Ok(Self {
@@ -223,13 +223,13 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// An error that this thread has its part in.
+    /// An error in which this thread is involved.
     fn error<T>(&self, thread: Option<usize>, message: String) -> Linked<T> {
         let subject = format!("VM {}", self.spec.name);
         Err(GuestError::new(subject, message).of_thread(thread))
     }
 
-    /// The first thread whose program has such an operation.
+    /// The first thread whose program has an operation for which `is_it` holds.
     fn first(&self, is_it: impl Fn(&Op) -> bool) -> Option<usize> {
         let uses = |code: &Code| code.ops().iter().any(&is_it);
         self.codes.iter().position(uses)
@@ -293,7 +293,7 @@ impl<'a> Linker<'a> {
         self.check_order()
     }
 
-    /// No thread waits for what no thread can reach.
+    /// Checks that no thread waits for something that no thread can get to.
     fn check_circles(&self) -> Linked<()> {
         let stuck = circles::stuck(&self.codes);
         if stuck.is_empty() {
@@ -334,7 +334,8 @@ impl<'a> Linker<'a> {
         format!("`{keyword} {}`", table[index as usize])
     }
 
-    /// A thread that waits for a signal that no thread gives waits for ever.
+    /// Checks that a thread gives each signal that is waited for: otherwise the waiter waits for
+    /// ever.
     fn check_conditions(&self) -> Linked<()> {
         for (index, name) in self.names.conditions.iter().enumerate() {
             let index = index as u32;
@@ -349,14 +350,15 @@ impl<'a> Linker<'a> {
         Ok(())
     }
 
-    /// Threads that read or write have a disk, and their image has room for it and for logs.
+    /// Checks that threads that read or write have a disk, and that their image has room for their
+    /// files and for logs.
     fn check_disk(&self) -> Linked<()> {
         let accesses = self.codes.iter().enumerate();
         let accesses = accesses.filter_map(|(thread, code)| Some((thread, code.largest_access()?)));
         let accesses: Vec<(usize, u64)> = accesses.collect();
         let users = accesses.len() as u64;
         let first = accesses.first().map(|(thread, _)| *thread);
-        // Of several alike the first.
+        // Of several equal ones the first.
         let most = accesses.iter().rev().max_by_key(|(_, bytes)| *bytes);
         let largest = most.map_or(0, |(_, bytes)| *bytes).max(PAGE);
         let logs = self.names.logs.len() as u64;
@@ -405,8 +407,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Locks nested in a circle would sooner or later wait for each other: take away, again and
-    /// again, those inside which nothing is taken; what remains is in a circle.
+    /// Threads that nest locks in a cycle would sooner or later wait for each other. Locks inside
+    /// which no other is taken are removed again and again; what remains is in a cycle.
     fn check_order(&self) -> Linked<()> {
         let mut left: Vec<&LockOrder> = self.order.iter().collect();
         loop {
@@ -438,8 +440,8 @@ impl<'a> Linker<'a> {
         self.spec.threads.iter().position(takes)
     }
 
-    /// The threads, one after the other on the vCPUs where they are not told to be on one. `first_owner`: what
-    /// caches know the first one by.
+    /// The threads, which are dealt out to the vCPUs in turn unless bound to one. `first_owner`: the number by which
+    /// caches know the first thread.
     fn threads(&self, id: u32, first_owner: usize, seed: u64) -> Vec<Thread> {
         let spec = &self.spec;
         let says = |op: &Op| matches!(op, Op::Memory(_) | Op::Mix(_));

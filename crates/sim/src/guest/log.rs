@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Logs that several threads of a VM append to, such as a database's write-ahead log.
 //!
-//! One of them writes at a time. A thread that comes meanwhile waits, blocked, until that is on the
-//! disk; then the first of those writes for all that are there when it begins (group commit). So
-//! does PostgreSQL: `XLogFlush()` takes WALWriteLock, sees whether its record has got to the disk
-//! meanwhile, and if not writes all that has been inserted so far
+//! One of them writes at a time. Threads that come meanwhile wait, blocked, until that is on the
+//! disk; then the first of them writes for all that are there when it begins (group commit).
+//! PostgreSQL does this: `XLogFlush()` takes WALWriteLock, checks whether its record has got to the
+//! disk meanwhile, and if not writes all that has been inserted so far
 //! (src/backend/access/transam/xlog.c). No thread but those that append is needed, and each writes
 //! on the vCPU that it has.
 
@@ -22,13 +22,13 @@ pub(super) struct Log {
     /// First byte and length on the disk.
     base: u64,
     size: u64,
-    /// Where it ends; places only grow, on the disk they go round and round.
+    /// Where the log ends; places only grow, on the disk they go round and round.
     at: u64,
-    /// The thread that writes, or was woken to do so.
+    /// The thread that writes, or was woken to write.
     writer: Option<u32>,
     /// Has it begun?
     writing: bool,
-    /// The threads whose bytes it writes beside its own.
+    /// The threads whose bytes it writes along with its own.
     group: Vec<u32>,
     /// Threads that come meanwhile, and how many bytes each has.
     waiters: VecDeque<(u32, u64)>,
@@ -55,7 +55,7 @@ impl Log {
         (self.base + offset, bytes)
     }
 
-    /// Its writer begins; returns the bytes of those that it writes for.
+    /// The log's writer begins; returns the bytes of the threads that it writes for.
     fn begin(&mut self) -> u64 {
         self.writing = true;
         let others = self.waiters.iter().map(|(_, bytes)| *bytes).sum();
@@ -67,7 +67,7 @@ impl Log {
 }
 
 impl Vm {
-    /// A thread appends to a log, or goes on with that after it was woken.
+    /// A thread appends to a log, or goes on appending after it was woken.
     pub(super) fn append(&mut self, host: &mut Host, vcpu: u32, thread: u32, log: u32, bytes: u64) {
         let Some(file) = self.file_of(thread) else {
             return;
@@ -118,7 +118,7 @@ impl Vm {
         self.block(host, vcpu, thread, Doing::Off);
     }
 
-    /// The writer's write is over: those that it wrote for go on, and the first of the threads that
+    /// The writer's write is over: the threads that it wrote for go on, and the first of those that
     /// came meanwhile writes next.
     fn hand_on(&mut self, host: &mut Host, vcpu: u32, log: u32) {
         let Some(block) = &mut self.block else { return };

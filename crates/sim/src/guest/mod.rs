@@ -7,8 +7,7 @@
 //! and threads that execute [programs](crate::workload). A vCPU makes progress only while the host
 //! runs it; nothing else happens in the guest on a descheduled vCPU.
 //!
-//! Disks and the network are the host's ([`crate::device`]); what the guest has to do with them is in
-//! `block` and `net`.
+//! Disks and the network are the host's ([`crate::device`]); the guest's part in them is in `block` and `net`.
 
 mod access;
 mod agent;
@@ -99,7 +98,7 @@ pub struct Guests {
     /// What the programs of each VM count, the main unit first.
     units: Vec<Vec<String>>,
     host_tasks: Vec<HostTask>,
-    /// Of each VM, if it has one.
+    /// Each VM's emulator, if it has one.
     emulators: Vec<Option<Emulator>>,
     disks: Disks,
     network: Network,
@@ -117,7 +116,7 @@ enum Role {
 }
 
 impl Guests {
-    /// Makes the guests of a run without network ready: see [`Guests::with_devices`].
+    /// Makes the guests of a run without a network ready: see [`Guests::with_devices`].
     ///
     /// # Errors
     /// Likewise.
@@ -155,14 +154,14 @@ impl Guests {
         link::link(vms, host_tasks, disks, network, seed)
     }
 
-    /// On a host with these cgroups.
+    /// Puts the guests on a host with these cgroups.
     #[must_use]
     pub fn in_cgroups(mut self, cgroups: Cgroups) -> Self {
         self.cgroups = cgroups;
         self
     }
 
-    /// Has the host poll for halted vCPUs like this, rather than as KVM does by default.
+    /// Makes the host poll for halted vCPUs like this, rather than as KVM does by default.
     #[must_use]
     pub fn with_halt_polling(mut self, params: HaltPollParams) -> Self {
         for vm in &mut self.vms {
@@ -171,9 +170,9 @@ impl Guests {
         self
     }
 
-    /// Each VM begins at a time of its own within the first half of `over`, by chance, and each of its threads
-    /// within as long after that, rather than all at once: what begins together on pCPUs alike and
-    /// computes goes on in step, on a silent host for ever. Hosts that were on for hours have random phases.
+    /// Makes each VM begin at a random time within the first half of `over`, and each of its threads within as long
+    /// after that, rather than all at once: threads that begin together on equal pCPUs and compute go on in step, on a
+    /// silent host for ever. Hosts that have been up for hours have random phases.
     #[must_use]
     pub fn begun_within(mut self, over: Nanos, seed: u64) -> Self {
         if over == 0 {
@@ -209,13 +208,13 @@ impl Guests {
         self.attend(host, vm as usize);
     }
 
-    /// Attends to what happened in a VM and sends what it has sent on its way.
+    /// Attends to what happened in a VM and passes on what it has sent.
     fn attend(&mut self, host: &mut Host, vm: usize) {
         self.vms[vm].attend_all(host);
         self.carry(host, vm);
     }
 
-    /// Sends what a VM has sent on its way.
+    /// Passes on what a VM has sent.
     fn carry(&mut self, host: &mut Host, vm: usize) {
         for (departs, packet) in self.vms[vm].net.outbox.drain(..) {
             match &mut self.emulators[vm] {
@@ -268,7 +267,7 @@ impl Load for Guests {
         let vcpu = &vm.vcpus[vcpu as usize];
         Signals {
             io_events: Some(vcpu.io_events),
-            // Without a window, the CPU does not look for spinning.
+            // Without a window, the CPU does not detect spinning.
             pause_exits: vm.params.ple_window.map(|_| vcpu.pause_exits),
             kept: (vm.params.idle == IdleMode::Told).then_some(vcpu.kept),
             ..Signals::default()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Blocking locks: the mutex of glibc, on a futex.
 //!
-//! Who finds it taken says so in the futex (2 instead of 1) and asks the kernel to sleep. That looks
-//! once more first: if the mutex was let go meanwhile, nobody sleeps, and the thread tries again. So of
-//! locks that are held for less time than a system call takes, few waiters ever leave their vCPU. Who
-//! lets a mutex go calls the kernel only if somebody has said that it waits; the first waiter is woken
-//! and tries again when it runs. Another thread may have taken the mutex by then; then it waits behind
-//! the others (`__lll_lock_wait` of glibc's nptl/lowlevellock.c; `futex_wait_setup()` and `futex_wake()`
+//! A thread that finds the mutex taken notes this in the futex (2 instead of 1) and asks the kernel to put it to sleep.
+//! The kernel first looks once more: if the mutex was let go meanwhile, the thread does not sleep and tries again. So
+//! if locks are held for less time than a system call takes, few waiters ever leave their vCPU. A thread that lets a
+//! mutex go calls the kernel only if a waiter has left that note; the first waiter is woken and tries again when it
+//! runs. Another thread may have taken the mutex by then; then the waiter queues behind the others (`__lll_lock_wait`
+//! of glibc's nptl/lowlevellock.c; `futex_wait_setup()` and `futex_wake()`
 //! of the kernel).
 
 use super::thread::Doing;
@@ -18,21 +18,21 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(super) struct Mutex {
     owner: Option<u32>,
-    /// Has somebody said that it waits? The 2 in the futex, where 1 is a mutex that is only taken.
+    /// Has a waiter left its note? The 2 in the futex, where 1 is a mutex that is only taken.
     contended: bool,
     waiters: VecDeque<u32>,
 }
 
-/// How far a thread is that wants a mutex.
+/// How far a thread that wants a mutex has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locking {
     /// It has not tried yet.
     New,
-    /// Asked the kernel to sleep, which looks at the mutex once more.
+    /// It has asked the kernel to put it to sleep, which looks at the mutex once more.
     Calls,
-    /// Woken by who let it go, to try again.
+    /// The thread that let the mutex go has woken it to try again.
     Woken,
-    /// Waits at a condition; it will take the mutex again as one that others may wait for, too.
+    /// It waits at a condition; it will take the mutex again as one that others may wait for, too.
     AtCondition,
 }
 
@@ -50,7 +50,7 @@ impl Vm {
         let locking = std::mem::replace(&mut state.locking, Locking::Calls);
         if slot.owner.is_none() {
             slot.owner = Some(thread);
-            // One that has waited cannot know whether others do.
+            // A thread that has waited cannot know whether others still do.
             slot.contended = locking != Locking::New;
             state.locking = Locking::New;
             state.code.done();

@@ -9,15 +9,15 @@ use corun_model::{Nanos, Parameter, Value};
 /// How kernel spin locks are passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Test-and-set: a waiter that spins on a pCPU at the moment of the release gets it, chosen at
-    /// random; if none does, the first that comes. Linux until 2.6.24, and its fall-back on
-    /// hypervisors without paravirtual locks since 4.3 (`virt_spin_lock`).
+    /// Test-and-set: one of the waiters that spin on a pCPU at the moment of the release gets the
+    /// lock, chosen at random; if none spins, the first that comes. Linux until 2.6.24, and its
+    /// fall-back on hypervisors without paravirtual locks since 4.3 (`virt_spin_lock`).
     Unfair,
-    /// Strictly first come, first served, even if the next one's vCPU is descheduled. Linux
+    /// Strictly first come, first served, even if the next waiter's vCPU is descheduled. Linux
     /// 2.6.25–4.1 (ticket locks).
     Ticket,
-    /// Queued; waiters halt their vCPU after `pv_spin` and the releaser kicks the first. From when the
-    /// first has halted until it spins again, newcomers do not queue: they spin until they have the lock.
+    /// Queued; waiters halt their vCPU after `pv_spin` and the releaser kicks the first. From when the first waiter has
+    /// halted until it spins again, newcomers do not queue: they spin until they have the lock.
     /// Linux since 4.15 as a KVM guest (`qspinlock_paravirt.h`; from 4.2 on newcomers tried once, and queued).
     Paravirtual,
 }
@@ -85,21 +85,22 @@ pub struct GuestParams {
     /// Spinning before a paravirtual waiter halts. 150 us: `SPIN_THRESHOLD`, 2^15 rounds of some 12
     /// cycles (PAUSE before Skylake) at 2.6 GHz.
     pub pv_spin: Nanos,
-    /// How it has other vCPUs flush their TLBs. Paravirtual: today's distributions on KVM.
+    /// How it makes other vCPUs flush their TLBs. Paravirtual: today's distributions on KVM.
     pub tlb_flush: TlbFlush,
     /// Flushing a TLB when asked to, on top of the interrupt. 0.5 us: a CR3 write and the refills
     /// that follow (assumed; KVM's own flush benchmarks show the same order).
     pub flush: Nanos,
     /// What its idle vCPUs do.
     pub idle: IdleMode,
-    /// Spinning in the kernel after which the CPU leaves the guest and the host lets a sibling go first,
-    /// or others (PLE), at least 100 ns. `None`: the CPUs of the balance paper had none. Intel's default
+    /// How long a vCPU spins in the kernel before the CPU leaves the guest and the host lets a sibling or others go
+    /// first (PLE), at least 100 ns. `None`: the CPUs of the balance paper had no PLE. Intel's default
     /// window is 4096 cycles.
     pub ple_window: Option<Nanos>,
-    /// By how many times KVM widens that with each such exit, 1–100, until the vCPU is scheduled anew
-    /// (`ple_window_grow`: 2 since Linux 3.18). 1: fixed, as before, and as Xen has it.
+    /// The factor by which KVM widens that window with each such exit, 1–100, until the vCPU is scheduled anew
+    /// (`ple_window_grow`: 2 since Linux 3.18). 1: fixed, as before, and as in Xen.
     pub ple_grow: u32,
-    /// Which vCPUs KVM lets go first then. As since Linux 5.13 on Intel's CPUs with APICv.
+    /// Which vCPUs KVM then lets go first. Default: the rule since Linux 5.13 on Intel's CPUs with
+    /// APICv.
     pub ple_favours: PleFavours,
     /// Which vCPU gets a disk's interrupts. The issuer: QEMU since 5.2.
     pub block_irq: BlockIrq,
@@ -115,9 +116,10 @@ pub struct GuestParams {
     pub read_ahead: u64,
     /// Its network path.
     pub net: NetParams,
-    /// What it runs against I/O inactivity. Nothing.
+    /// What it runs against I/O inactivity. Default: nothing.
     pub agent: Option<Agent>,
-    /// Is vMigrater told how long each vCPU was kept from a pCPU (KVM's steal time)? No: the paper reckons by beats alone.
+    /// Is vMigrater told how long each vCPU was kept from a pCPU (KVM's steal time)? Default: no, the paper goes by
+    /// heartbeats alone.
     pub steal_time: bool,
 }
 
@@ -193,17 +195,18 @@ const MOST: Nanos = 1_000 * MS;
 /// The most receive queues: one per vCPU of a large VM.
 const MOST_QUEUES: u32 = 512;
 
-/// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.
+/// The shortest PLE window: a few PAUSEs; with a shorter one, a simulation would do nothing but
+/// exits.
 const SHORTEST_PLE: Nanos = 100;
 
 /// The most by which the window may grow at once.
 const MOST_GROWTH: u32 = 100;
 
-/// The shortest heartbeat; below, a vCPU would do nothing else.
+/// The shortest heartbeat; with a shorter one, a vCPU would do nothing else.
 const SHORTEST_BEAT: Nanos = 50 * US;
 
 impl GuestParams {
-    /// What is wrong with them, if anything.
+    /// What is wrong with the parameters, if anything.
     pub(super) fn fault(&self) -> Option<String> {
         if !(1..=10_000).contains(&self.hz) {
             return Some(format!("hz is {}; accepted: 1 to 10000", self.hz));
@@ -310,7 +313,7 @@ fn time(
     Parameter::new(key, meaning, Value::Time(value), source, tried)
 }
 
-/// What a guest kernel does by itself, and what it takes.
+/// What a guest kernel does by itself, and what that costs.
 fn work(default: &GuestParams) -> Vec<Parameter> {
     vec![
         Parameter {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which vCPU a woken thread goes to (`select_task_rq_fair()` of Linux' CFS, 4.13 to 5.4).
 //!
-//! To the vCPU it was on, or to the one that its wake-up comes from, if either idles, else to another idle
-//! one. Where all are busy the two are compared: the thread goes to the waker's if that one is less loaded
-//! (`wake_affine()`), or at once if the waker is alone there and, as the kernel has it, about to wait itself (a
-//! *synchronous* wake-up: by a pipe or socket that has something to read). Not if the waker wakes many others, as a
+//! It goes to the vCPU it was on, or to the one that its wake-up comes from, if either idles, else to another idle one.
+//! If all are busy those two are compared: the thread goes to the waker's vCPU if that is less loaded
+//! (`wake_affine()`), or at once if the waker is alone there and, as the kernel assumes, about to wait itself (a
+//! *synchronous* wake-up: by a pipe or socket that has something to read); but not if the waker wakes many others, as a
 //! server does (`wake_wide()`).
 //!
 //! All vCPUs count as sharing one cache, and all of them are looked at.
@@ -63,24 +63,27 @@ impl Vm {
         }
     }
 
-    /// Does `thread`, which was on `last`, rather go to `by`, where it is woken? Both are busy.
+    /// Does `thread`, which was on `last`, rather go to `by`, from where it is woken? Both are
+    /// busy.
     fn is_drawn(&mut self, thread: u32, by: u32, last: u32, sync: bool, now: Nanos) -> bool {
         let (mut here, there) = (self.crowd(by, now), self.crowd(last, now));
         if sync && here.threads <= 1 {
             return true;
         }
         if sync && let Some(waker) = self.vcpus[by as usize].current {
-            // It is as good as gone.
+            // The waker is as good as gone.
             here.load -= self.threads[waker as usize].load.value;
         }
-        // As when it went to sleep: the kernel brings it up to date here only where CPUs differ in capacity (`wake_cap()`).
+        // Its load as of when it went to sleep: the kernel brings it up to date here only where CPUs differ in capacity
+        // (`wake_cap()`).
         let own = self.threads[thread as usize].load.value;
-        // It is taken off the vCPU where it slept even though it is not in there (until 5.4).
+        // It is subtracted from the load of the vCPU where the thread slept even though that does
+        // not include it (until 5.4).
         (here.load + own) * 100 < there.load.saturating_sub(own) * SLACK
     }
 
-    /// Does the thread that runs on `by` wake so many others that drawing them to it would not do? Books
-    /// this wake-up, too.
+    /// Does the thread that runs on `by` wake so many others that drawing them to it would not help? Books this
+    /// wake-up, too.
     fn wakes_many(&mut self, thread: u32, by: u32, now: Nanos) -> bool {
         let Some(waker) = self.vcpus[by as usize].current else {
             return false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Bounded queues between threads: pipes, sockets, work lists.
 //!
-//! Each item put in wakes one receiver, each item taken out one sender; a woken thread tries again
-//! when it runs and waits again if another one was faster. Of a Unix socket, though, Linux wakes senders only
-//! when no more than a quarter of its buffer is left, and then all of them, who wait one beside the other (`unix_writable()`,
-//! `unix_write_space()` and `sock_wait_for_wmem()`): so programs may say of a queue how much is to be left. A sender who
-//! was woken for each item would go first after each, with a switch per message.
+//! Each item put in wakes one receiver, each item taken out one sender; a woken thread tries again when it runs and
+//! waits again if another one was faster. For a Unix socket, though, Linux wakes senders only when no more than a
+//! quarter of its buffer is still in use, and then all that wait (`unix_writable()`, `unix_write_space()` and
+//! `sock_wait_for_wmem()`): so programs may say for a queue how much is to be left. A sender that was woken for each
+//! item would go first after each, with a switch per message.
 
 use super::thread::Doing;
 use super::vm::Vm;
@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Queue {
     places: u32,
-    /// How many items are left when senders are woken; `None`: one is with each item taken.
+    /// How many items are left when senders are woken; `None`: one sender is woken with each item
+    /// taken.
     writable: Option<u32>,
     items: u32,
     senders: VecDeque<u32>,

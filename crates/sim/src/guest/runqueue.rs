@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The threads that wait for a vCPU, in fair order, as Linux's CFS keeps them.
 //!
-//! The one with the least virtual time goes first; equals in the order of their numbers. All
+//! The thread with the least virtual time goes first; equals in the order of their numbers. All
 //! threads weigh the same, so virtual time is time run. A guest with steal accounting does not
 //! charge the time its vCPU was descheduled; neither does this.
 
@@ -10,7 +10,7 @@ use corun_model::Nanos;
 /// A vCPU's runqueue, without the thread that runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runqueue {
-    /// Falling: the first to go is last.
+    /// In descending order: the first to go is last.
     threads: Vec<(Nanos, u32)>,
     /// The virtual time that all have reached; never falls.
     least: Nanos,
@@ -47,7 +47,7 @@ impl Runqueue {
         self.threads.pop().map(|(_, thread)| thread)
     }
 
-    /// The one to go first of some.
+    /// The first to go among those for which `some` holds.
     pub fn first_of(&self, some: impl Fn(u32) -> bool) -> Option<u32> {
         let mut threads = self.threads.iter().rev().map(|(_, thread)| *thread);
         threads.find(|thread| some(*thread))

@@ -2,8 +2,8 @@
 //! The guest's scheduler: which thread has a vCPU.
 //!
 //! After Linux's CFS: sleepers get half a latency of credit, and a woken thread preempts one that is
-//! ahead by more than the wake-up granularity. Where a woken thread goes is in [`super::placing`], what moves those
-//! that do not sleep in [`super::balancing`].
+//! ahead by more than the wake-up granularity. Where a woken thread goes is decided in [`super::placing`];
+//! [`super::balancing`] moves those that do not sleep.
 
 use super::interrupts::Interrupt;
 use super::thread::Doing;
@@ -17,7 +17,7 @@ pub(super) enum Picked {
     Same(u32),
     Switched,
     Idle,
-    /// Threads wait, but xBalloon has the vCPU sleep.
+    /// Threads wait, but xBalloon lets the vCPU sleep.
     Asleep,
 }
 
@@ -115,7 +115,8 @@ impl Vm {
         self.arm_tick(host, vcpu);
     }
 
-    /// Gives a thread that is on no runqueue to another vCPU, its virtual time in step there.
+    /// Gives a thread that is on no runqueue to another vCPU, its virtual time adjusted to the
+    /// runqueue there.
     pub(super) fn move_to(&mut self, thread: u32, to: u32) {
         let state = &mut self.threads[thread as usize];
         if state.vcpu == to {
@@ -132,7 +133,7 @@ impl Vm {
         self.wake_as(host, thread, by, false);
     }
 
-    /// The same, where a pipe or socket has something to read: the kernel takes the waker to be about to wait.
+    /// The same if a pipe or socket has something to read: the kernel then assumes that the waker is about to wait.
     pub(super) fn wake_sync(&mut self, host: &mut Host, thread: u32, by: u32) {
         self.wake_as(host, thread, by, true);
     }
@@ -155,7 +156,7 @@ impl Vm {
         self.enqueue(host, thread, to, by);
     }
 
-    /// A thread that can run comes to the runqueue of `to`, by the doing of the running vCPU `by`.
+    /// A thread that can run comes to the runqueue of `to`, because of the running vCPU `by`.
     pub(super) fn enqueue(&mut self, host: &mut Host, thread: u32, to: u32, by: u32) {
         let favoured = self.favoured(thread);
         let vruntime = self.threads[thread as usize].vruntime;
@@ -173,7 +174,7 @@ impl Vm {
         } else if was_idle && slot.halted() {
             self.send_ipi(host, by, to, Interrupt::Resched);
         } else if was_idle && slot.mode == Mode::Running && slot.idle_state.idling.is_some() {
-            // It watches its flags, by polling or MWAIT: no interrupt is needed.
+            // `to` watches its flags, by polling or MWAIT: no interrupt is needed.
             self.dirty.push(to);
         } else if preempts && !slot.need_resched {
             slot.need_resched = true;

@@ -3,20 +3,20 @@
 //!
 //! Problem: `munmap` and the like interrupt every vCPU that runs a thread of the process and wait
 //! for each (`smp_call_function_many`). A descheduled vCPU answers only when it runs again, so one
-//! preempted sibling vCPU stalls the caller for as long as the host pleases.
+//! preempted sibling vCPU stalls the caller for as long as the host keeps it off its pCPU.
 //!
 //! Which vCPUs are interrupted:
 //!
 //! - Those that run a thread, always.
-//! - Those whose kernel idles, by older kernels: the idle task keeps the page tables of the last thread
-//!   ("lazy TLB"), so its CPU is interrupted like others. It then lets them go (`leave_mm()`), and is left in
-//!   peace until it has run a thread again. An interrupt to a halted vCPU wakes it, and the caller waits
+//! - In older kernels, also those that idle: the idle task keeps the page tables of the last thread ("lazy TLB"), so
+//!   its vCPU is interrupted like others. That vCPU then lets them go (`leave_mm()`), and is not interrupted again
+//!   until it has run a thread. An interrupt to a halted vCPU wakes it, and the caller waits
 //!   until the host has found it a pCPU. Linux until 4.13 does so (arch/x86/mm/tlb.c); from 4.14 on, CPUs with
-//!   PCID let go when they begin to idle (`tlb_defer_switch_to_init_mm()`), and since 4.20 none that idles is
-//!   interrupted: it flushes when it leaves its idle task. But where page tables themselves are freed, as
-//!   by `munmap()` of much, those that idle are interrupted as before.
-//! - Not, with paravirtual flushes (Linux 4.16, `kvm_flush_tlb_multi`), those that the host has preempted:
-//!   they are only marked, and flush when they are entered again. A halted one counts as preempted.
+//!   PCID let go when they begin to idle (`tlb_defer_switch_to_init_mm()`), and since 4.20 no idle CPU is interrupted:
+//!   it flushes when it leaves its idle task. But where page tables themselves are freed, as by `munmap()` of a large
+//!   area, idle ones are interrupted as before.
+//! - With paravirtual flushes (Linux 4.16, `kvm_flush_tlb_multi`), not those that the host has preempted: they are only
+//!   marked, and flush when they are entered again. A halted vCPU counts as preempted.
 
 use super::interrupts::Interrupt;
 use super::thread::Doing;
@@ -24,13 +24,13 @@ use super::vcpu::Mode;
 use super::vm::{Flow, Vm};
 use crate::host::{Host, Span};
 
-/// How a guest has other vCPUs flush their TLBs.
+/// How a guest makes other vCPUs flush their TLBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlbFlush {
-    /// An interrupt to each that does not idle, and a wait for each. Linux since 4.14, unless it has
+    /// An interrupt to each vCPU that does not idle, and a wait for each. Linux since 4.14, unless it has
     /// paravirtual flushes or, until 4.19, a CPU without PCID.
     Ipi,
-    /// The same, also to those that idle, once in each time of idling. Linux until 4.13, and later where page
+    /// The same, also to those that idle, once in each idle period. Linux until 4.13, and later where page
     /// tables are freed.
     IpiLazy,
     /// Preempted vCPUs are left a note for their next entry. Linux guests on KVM since 4.16.
@@ -88,7 +88,7 @@ impl Vm {
         }
     }
 
-    /// The thread that waits for others to flush has its vCPU.
+    /// The thread that waits for others to flush is on its vCPU.
     pub(super) fn await_flushes(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> Flow {
         let state = &mut self.threads[thread as usize];
         let Doing::Flushing { left: 0, since } = state.doing else {

@@ -24,24 +24,25 @@ pub struct VmSpec {
     pub vcpu_weight: u32,
     /// pCPUs its vCPUs may use; all that exist if none of these does.
     pub allowed: PcpuSet,
-    /// The same of each vCPU, from the first on; those that it does not have are as `allowed` says.
+    /// The same for each vCPU, from the first on; those without an entry may use `allowed`.
     pub vcpu_allowed: Vec<PcpuSet>,
-    /// Its core-scheduling cookie: only VMs of the same one may share a core; 0 is one, too.
+    /// Its core-scheduling cookie: only VMs with the same one may share a core; 0 is a cookie like
+    /// any other.
     pub cookie: u64,
     /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. For Xen's Credit only.
     pub cap: u32,
-    /// Are its vCPUs real-time tasks, where the scheduler has such?
+    /// Are its vCPUs real-time tasks, if the scheduler knows such?
     pub realtime: bool,
     /// The host slice that its vCPU threads ask for (`sched_attr::sched_runtime`), ns; `None`: the
     /// scheduler's own. For EEVDF since 6.12 only.
     pub slice: Option<Nanos>,
-    /// What runs in it; nothing is allowed, too.
+    /// What runs in it; may be empty.
     pub threads: Vec<ThreadSpec>,
     /// Its kernel.
     pub params: GuestParams,
-    /// Its place on a disk; one whose programs read or write needs it.
+    /// Its place on a disk; a VM whose programs read or write needs one.
     pub disk: Option<DiskUse>,
-    /// Its emulator's thread; without one what it does takes time, but no pCPU.
+    /// Its emulator's thread; without one the emulator's work takes time, but no pCPU.
     pub emulator: Option<EmulatorParams>,
 }
 
@@ -109,7 +110,7 @@ pub struct HostTaskSpec {
 }
 
 impl HostTaskSpec {
-    /// Has its program only what host tasks can do?
+    /// Does its program use only what host tasks can do?
     ///
     /// # Errors
     /// If it has other statements.
@@ -139,7 +140,7 @@ impl HostTaskSpec {
 pub struct GuestError {
     /// Which VM, thread or host task.
     pub subject: String,
-    /// The key of it that a scenario says this with, if it is a certain one: `port` of a client.
+    /// The scenario key at fault, if there is a certain one: `port` of a client.
     pub key: Option<&'static str>,
     /// Which of the VM's threads, counted from 0 as in its [`VmSpec`], if it is a certain one.
     pub thread: Option<usize>,

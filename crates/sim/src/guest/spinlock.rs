@@ -5,16 +5,16 @@
 //! that: a holder, or the next in line, may lose its pCPU, and the others burn theirs spinning. A
 //! waiter notices that it has got a lock only while its vCPU runs; that ends its wait.
 //!
-//! All acquisitions are counted; waits are recorded for those that found the lock taken.
+//! All acquisitions are counted; waits are recorded only for those that found the lock taken.
 //!
 //! Paravirtual locks are Linux' hybrid of a queue and test-and-set
-//! (`kernel/locking/qspinlock_paravirt.h` since 4.15). While the first in line spins it has the
-//! pending bit set, and newcomers queue. When it has spun for so long that it halts it clears the
-//! bit: from then on newcomers spin outside the queue, for as long as it takes, and take the lock
-//! when it is free (`pv_hybrid_queued_unfair_trylock()`), until the first is back, or the queue is
-//! empty. The bit tells nothing of the first one's vCPU: if that loses its pCPU while it spins, no
-//! thread has the lock until it has one again. Left out: threads that halt at once because the one
-//! before them has (`pv_wait_early()`).
+//! (`kernel/locking/qspinlock_paravirt.h` since 4.15). While the first waiter in line spins it
+//! keeps the pending bit set, and newcomers queue. When it has spun for so long that it halts, it
+//! clears the bit: from then on newcomers spin outside the queue, for as long as it takes, and take
+//! the lock when it is free (`pv_hybrid_queued_unfair_trylock()`), until the first waiter is back,
+//! or the queue is empty. The bit says nothing about the first waiter's vCPU: if that loses its
+//! pCPU while the waiter spins, no thread can take the lock until the vCPU has a pCPU again. Left
+//! out: threads that halt at once because the one before them has (`pv_wait_early()`).
 
 use super::LockKind;
 use super::interrupts::Interrupt;
@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct SpinLock {
     owner: Option<u32>,
-    /// First come, first here.
+    /// In the order in which they came.
     waiters: VecDeque<u32>,
     /// Paravirtual: has the first waiter begun to spin, and not halted since?
     pending: bool,
@@ -68,21 +68,21 @@ impl SpinLock {
         assert!(!self.pending || !self.waiters.is_empty());
     }
 
-    /// All threads that want it, and whether they do without having queued.
+    /// All threads that want the lock, and whether they spin without having queued.
     #[cfg(debug_assertions)]
     fn spinners(&self) -> impl Iterator<Item = (u32, bool)> {
         let queued = self.waiters.iter().map(|waiter| (*waiter, false));
         queued.chain(self.stealers.iter().map(|stealer| (*stealer, true)))
     }
 
-    /// Is there a queue whose first does not spin? Then newcomers need not queue.
+    /// Is there a queue whose first waiter does not spin? Then newcomers need not queue.
     fn may_be_stolen(&self) -> bool {
         !self.waiters.is_empty() && !self.pending
     }
 }
 
 impl Vm {
-    /// A thread wants a lock: it has it or spins from now on.
+    /// A thread wants a lock: it gets the lock or spins from now on.
     pub(super) fn want_lock(&mut self, host: &mut Host, thread: u32, lock: u32) {
         self.stats.lock_acquisitions += 1;
         let state = &mut self.threads[thread as usize];
@@ -109,7 +109,7 @@ impl Vm {
         self.tell_begin(host, thread, Span::SpinWait, lock);
     }
 
-    /// A spinning thread has its vCPU: did it get the lock, does it give up for now?
+    /// A spinning thread is on its vCPU: did it get the lock, or does it give up for now?
     pub(super) fn spin(
         &mut self,
         host: &mut Host,
@@ -134,7 +134,7 @@ impl Vm {
         self.pause_loop(host, vcpu, thread)
     }
 
-    /// A running waiter for a paravirtual lock that is not to be had: has it spun for long enough?
+    /// A running waiter for a paravirtual lock that is taken: has it spun for long enough?
     fn gives_up(&mut self, host: &Host, thread: u32, lock: u32) -> bool {
         let slot = &self.locks[lock as usize];
         if self.threads[thread as usize].steals {
@@ -178,7 +178,8 @@ impl Vm {
         }
     }
 
-    /// The first waiter for a lock has it: which waiter is the next, and does it see that at once?
+    /// The first waiter has got the lock: finds the next one, which sees that at once if it spins
+    /// now.
     fn next_in_line(&mut self, host: &Host, lock: u32) {
         if self.params.lock != LockKind::Paravirtual {
             return;
@@ -192,7 +193,7 @@ impl Vm {
         };
         if self.spins_now(host, first) {
             self.locks[lock as usize].pending = true;
-            // As the first it begins to count anew.
+            // As the first waiter it begins to count its spinning anew.
             let state = &mut self.threads[first as usize];
             state.spun = 0;
             self.dirty.push(state.vcpu);
@@ -291,7 +292,7 @@ impl Vm {
         }
     }
 
-    /// One of these that spin at this moment, by chance.
+    /// A random one of these that spin at this moment.
     fn any_spinner(
         &mut self,
         host: &Host,

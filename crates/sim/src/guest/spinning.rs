@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which vCPU a spinning vCPU yields to.
 //!
-//! A vCPU that spins in its kernel waits for what a sibling does: it releases a lock, or flushes
-//! its TLB. If the CPU notices (a pause-loop exit), KVM looks for a sibling that wants a pCPU and
-//! has none, and has the scheduler let that go first (`kvm_vcpu_on_spin()` since Linux 4.14): in
-//! turn, beginning behind the last one that was favoured. Siblings are passed over that
+//! A vCPU that spins in its kernel waits for a sibling to release a lock or flush its TLB. If the
+//! CPU notices (a pause-loop exit), KVM looks for a sibling that wants a pCPU and has none, and
+//! makes the scheduler let that go first (`kvm_vcpu_on_spin()` since Linux 4.14): in turn,
+//! beginning behind the last one that was favoured. It passes over siblings that
 //!
 //! - were preempted in user mode, where no thread holds a kernel's lock;
-//! - halted and were woken, or have an interrupt to take, if the host's kernel does not look at that
+//! - halted and were woken, or have an interrupt to take, if the host's kernel does not favour those
 //!   ([`PleFavours`]);
 //! - gave their pCPU up in the same way, being spinners themselves, every other time
 //!   (`kvm_vcpu_eligible_for_directed_yield()`).
@@ -18,7 +18,7 @@ use crate::host::Host;
 use crate::load::Offered;
 use corun_model::TaskId;
 
-/// Siblings that KVM tries in vain before it leaves it at that.
+/// How many siblings KVM tries in vain before it gives up.
 const TRIES: u32 = 3;
 
 /// Which vCPUs KVM lets go first when a vCPU spins, by the first Linux that does so
@@ -44,19 +44,19 @@ impl PleFavours {
     ];
 }
 
-/// Did a vCPU spin when it gave its pCPU up, and is it its turn to be favoured all the same?
+/// Did a vCPU spin when it gave its pCPU up, and if so, may it be favoured nevertheless this time?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Yielding {
     #[default]
     No,
     /// The next spinner passes it over.
     PassedOver,
-    /// The next one does not.
+    /// The next spinner does not.
     Eligible,
 }
 
 impl Vcpu {
-    /// Is it its turn? If it spun, the answer alternates.
+    /// May it be favoured? If it spun, the answer alternates.
     fn take_turn(&mut self) -> bool {
         let (eligible, next) = match self.yielding {
             Yielding::No => (true, Yielding::No),
@@ -69,8 +69,7 @@ impl Vcpu {
 }
 
 impl Vm {
-    /// The CPU noticed that `vcpu`, which runs, spins. `offer` yields to a sibling, if the scheduler
-    /// has an ear for that.
+    /// The CPU noticed that `vcpu`, which runs, spins. `offer` yields to a sibling, if the scheduler supports that.
     pub(super) fn on_spin(
         &mut self,
         host: &mut Host,
@@ -99,7 +98,8 @@ impl Vm {
         }
     }
 
-    /// Wants `vcpu` a pCPU, and may a spinner wait for what it would do there, as the host's kernel sees it?
+    /// Does `vcpu` want a pCPU, and could a spinner be waiting for what it would do there, as far as the host's kernel
+    /// can see?
     fn may_help(&self, vcpu: u32) -> bool {
         let slot = &self.vcpus[vcpu as usize];
         if slot.mode != Mode::Ready {
@@ -113,7 +113,8 @@ impl Vm {
         interrupted || self.in_kernel(slot)
     }
 
-    /// Was it in its kernel when it lost its pCPU? System calls are not told from a thread's work.
+    /// Was it in its kernel when it lost its pCPU? System calls are not distinguished from a
+    /// thread's work.
     fn in_kernel(&self, slot: &Vcpu) -> bool {
         let preemptible = |thread: u32| self.threads[thread as usize].preempt_off == 0;
         slot.overhead > 0 || !slot.current.is_some_and(preemptible)

@@ -44,7 +44,7 @@ impl Stats {
     }
 
     /// The same, as rates over the time `passed`, ns; `units`: the names of what is counted, the main one
-    /// first. What devices and agents know themselves is left open.
+    /// first. What devices and agents record themselves is left empty.
     pub fn achieved(&self, units: &[String], passed: Nanos) -> Achieved {
         let seconds = passed as f64 / 1e9;
         let rate = |done: f64| if seconds > 0.0 { done / seconds } else { 0.0 };

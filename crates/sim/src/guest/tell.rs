@@ -3,7 +3,7 @@
 //! of threads.
 //!
 //! Nothing takes time in a guest between two [`Vm::plan`]s, so a vCPU's thread and activity are
-//! told there, in one place.
+//! reported there, in one place.
 
 use super::ThreadSpec;
 use super::idle::Idling;
@@ -53,7 +53,7 @@ impl Told {
         }
     }
 
-    /// The VM's disk is called so.
+    /// Sets the name of the VM's disk.
     pub fn set_disk(&mut self, name: &str) {
         self.disk = Some(name.into());
     }
@@ -94,7 +94,7 @@ impl Vm {
         Lane::Thread { vm, thread }
     }
 
-    /// A span of a thread begins. `what`: the number of what it is about; any if it is about nothing.
+    /// A span of a thread begins. `what`: the number of what it is about; any number if it is about nothing.
     #[inline]
     pub(super) fn tell_begin(&self, host: &mut Host, thread: u32, span: Span, what: u32) {
         host.observe(|now, observer| {

@@ -24,7 +24,7 @@ impl Trip {
         }
     }
 
-    /// A thread issues it; with it, so many of the VM are under way.
+    /// A thread issues it; including it, so many of the VM's are under way.
     pub fn issued(self, host: &mut Host, write: bool, under_way: usize) {
         host.observe(|now, observer| {
             observer.span_begin(now, self.lane(), Span::Request, name(write));
@@ -57,7 +57,7 @@ impl Trip {
         });
     }
 
-    /// The guest knows; so many of the VM are left under way.
+    /// The guest knows; so many of the VM's are still under way.
     pub fn taken(self, host: &mut Host, write: bool, under_way: usize) {
         host.observe(|now, observer| {
             observer.span_end(now, self.lane(), Span::Delivery, "");

@@ -12,20 +12,21 @@ use crate::sched::fair::{Average, FULL};
 use crate::workload::Code;
 use corun_model::Nanos;
 
-/// What a thread is at.
+/// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     /// Its next operation decides.
     Next,
-    /// So much work is left of a `compute`.
+    /// How much work is left of a `compute`.
     Computing(Nanos),
-    /// Wants a spin lock since then; `granted`: it was handed over and only needs to notice.
+    /// Has wanted a spin lock since then; `granted`: the lock was handed over and the thread only
+    /// needs to notice.
     Spinning {
         lock: u32,
         since: Nanos,
         granted: bool,
     },
-    /// Spins in user space until the barrier's round is another, at most so long.
+    /// Spins in user space until the barrier is in another round, at most so long.
     AtSpinBarrier {
         barrier: u32,
         round: u64,
@@ -62,9 +63,9 @@ pub(super) struct Thread {
     pub pinned: bool,
     /// The vCPU that vMigrater bound it to, if it did.
     pub home: Option<u32>,
-    /// Since when it could run there, as long as it has not.
+    /// Since when it could run there, until it does.
     pub moving: Option<Nanos>,
-    /// Virtual time: ns run, in step with its runqueue's others.
+    /// Virtual time: ns run, aligned with the others of its runqueue.
     pub vruntime: Nanos,
     /// Work since it got its vCPU last.
     pub ran: Nanos,
@@ -73,14 +74,14 @@ pub(super) struct Thread {
     pub wakes: Wakes,
     /// Spin locks held or wanted: the guest does not preempt it.
     pub preempt_off: u32,
-    /// Spinning since it began, its vCPU last halted for the lock, or it came to another place in the queue for
-    /// a paravirtual one.
+    /// For how long it has spun since it began to, since its vCPU last halted for the lock, or since it came to another
+    /// place in the queue for a paravirtual lock.
     pub spun: Nanos,
     /// Spins for a paravirtual lock without having queued.
     pub steals: bool,
-    /// Spinning since the last pause-loop exit.
+    /// For how long it has spun since the last pause-loop exit.
     pub ple_spun: Nanos,
-    /// How far it is with the mutex that it wants.
+    /// How far it has got with the mutex that it wants.
     pub locking: Locking,
     /// Woken by a signal; what is left is to take the mutex again.
     pub signalled: bool,
@@ -92,7 +93,7 @@ pub(super) struct Thread {
     pub relays: bool,
     /// When each of its `every` statements was last due, by place in the program.
     pub due: Vec<(u32, Nanos)>,
-    /// What its work is like; none if no thread of its VM says.
+    /// What its work is like; `None` if no thread of its VM specifies that.
     pub profile: Option<Profile>,
     pub talk: Talk,
     /// It takes messages from a port.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the guests' timers are for: all that a token tells when one goes off.
+//! What the guests' timers are for: the token is all there is to tell when one goes off.
 
 /// What a load timer is for; packed into its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Timer {
         (self as u64) << 56 | u64::from(vm) << 32 | u64::from(index)
     }
 
-    /// What it is called where a run is given up, since virtual time stands still.
+    /// What it is called when a run is given up because virtual time stands still.
     pub fn name(self) -> &'static str {
         match self {
             Timer::Tick => "a tick",

@@ -8,7 +8,7 @@ use crate::host::{Host, Span};
 use corun_model::Nanos;
 
 impl Vm {
-    /// The thread leaves its vCPU for so long, and up to the timer slack longer.
+    /// The thread leaves its vCPU for `length`, and up to the timer slack longer.
     pub(super) fn sleep(&mut self, host: &mut Host, vcpu: u32, thread: u32, length: Nanos) {
         let at = host.now() + length + self.params.timer_slack;
         host.load_timer(at, Timer::Sleep.token(self.id, thread));
@@ -16,8 +16,9 @@ impl Vm {
         self.block(host, vcpu, thread, Doing::Off);
     }
 
-    /// Sleeps until a period after it was last due here; one that is late goes on at once and is
-    /// due a period from now (as rt-app's relative timers). No other thread moves its period on.
+    /// Sleeps until a period after it was last due here; a thread that is late goes on at once and
+    /// is due a period from now (like rt-app's relative timers). Each thread has a period of its
+    /// own here.
     pub(super) fn every(&mut self, host: &mut Host, vcpu: u32, thread: u32, period: Nanos) {
         let now = host.now();
         let state = &mut self.threads[thread as usize];

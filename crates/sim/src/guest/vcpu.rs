@@ -32,13 +32,13 @@ pub(super) struct Vcpu {
     pub booked: Nanos,
     /// Kernel work (interrupts, switches) to be done before the thread goes on.
     pub overhead: Nanos,
-    /// How much of that, the first of it, goes with a switch between vCPUs: waking a halted one, or
-    /// taking the interrupt that woke it. Only where SMT siblings notice.
+    /// How much of that, at its beginning, belongs to a switch between vCPUs: waking a halted one,
+    /// or taking the interrupt that woke it. Only used where SMT siblings notice.
     pub rescheduling: Nanos,
     /// It was halted and has not taken an interrupt since.
     pub woken: bool,
     pub current: Option<u32>,
-    /// Has it run a thread since it last let page tables go, so that its TLB may hold what others change?
+    /// Has it run a thread since it last let page tables go, so that its TLB may hold entries that others change?
     pub tlb_loaded: bool,
     pub queue: Runqueue,
     /// A thread that should run first is queued.
@@ -53,15 +53,15 @@ pub(super) struct Vcpu {
     pub rounds: Rounds,
     /// How it idles.
     pub idle_state: IdleState,
-    /// xBalloon's.
+    /// xBalloon's state.
     pub balloon: Balloon,
     /// Since when its kernel has had no thread for it, as far as that is not booked.
     pub idle_since: Option<Nanos>,
     /// Since the run began: interrupts of devices for it and requests and packets from it.
     pub io_events: u64,
-    /// Since the run began.
+    /// Pause-loop exits since the run began.
     pub pause_exits: u64,
-    /// Since it was given its pCPU: by so many factors KVM has widened its window.
+    /// How often KVM has widened its window since it was given its pCPU.
     pub widened: u32,
     /// Did it spin when it gave its pCPU up?
     pub yielding: Yielding,
@@ -99,7 +99,7 @@ impl Vcpu {
         }
     }
 
-    /// Has it nothing to run, as its kernel sees it, or nothing that may?
+    /// Does it have nothing to run, as its kernel sees it, or nothing that may run?
     pub fn idle(&self) -> bool {
         self.current.is_none() && (self.queue.is_empty() || self.balloon.asleep())
     }

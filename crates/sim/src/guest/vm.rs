@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A VM in the run: what its vCPUs do while they have a pCPU.
 //!
-//! A running vCPU is always in one of three: kernel work that must be done first (`overhead`),
-//! work of its thread, or spinning. [`Vm::plan`] orders a step at the end of it; at the step, or
-//! when something concerns a running vCPU, [`Vm::attend`] books the progress made and goes on until
-//! something takes time again. What one vCPU does to another (an IPI, a lock handed over) only sets
-//! flags and puts that one on the list of vCPUs to attend to, so there is no recursion.
+//! A running vCPU is always doing one of three things: kernel work that must be done first
+//! (`overhead`), work of its thread, or spinning. [`Vm::plan`] orders a step at the end of it; at
+//! that step, or when something concerns a running vCPU, [`Vm::attend`] books the progress made and
+//! goes on until something takes time again. What one vCPU does to another (an IPI, a lock handed
+//! over) only sets flags and puts the other on the list of vCPUs to attend to, so there is no
+//! recursion.
 
 use super::agent::Migrater;
 use super::balloon::BalloonParams;
@@ -30,8 +31,8 @@ use corun_model::Nanos;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How many times as wide as it begins KVM makes the window of pause-loop exits at most: 2^32 cycles
-/// (`ple_window_max`) of 4096.
+/// The most by which KVM widens the window of pause-loop exits, as a factor: from 4096 to 2^32 cycles
+/// (`ple_window_max`).
 const WIDEST: Nanos = 1 << 20;
 
 /// A VM in the run.
@@ -45,7 +46,7 @@ pub(super) struct Vm {
     pub threads: Vec<Thread>,
     pub locks: Vec<SpinLock>,
     pub mutexes: Vec<Mutex>,
-    /// By the number of the mutex that has their name.
+    /// Groups, by the number of the mutex of the same name.
     pub groups: Vec<Group>,
     pub barriers: Vec<Barrier>,
     pub spin_barriers: Vec<SpinBarrier>,
@@ -73,7 +74,7 @@ pub(super) struct Vm {
     pub favoured: u32,
     /// Running vCPUs to attend to before the event is over.
     pub dirty: Vec<u32>,
-    /// What observers are told of it.
+    /// What observers are told about it.
     pub told: Told,
 }
 
@@ -121,7 +122,7 @@ impl Vm {
                     vcpu.mode = Mode::Ready;
                     host.wake(vcpu.task, None);
                 }
-                // Another thread is there, or a packet was before.
+                // It is ready already, because of another thread or a packet.
                 Mode::Ready => {}
                 Mode::Running => self.dirty.push(index),
             }
@@ -141,7 +142,7 @@ impl Vm {
         slot.yielding = Yielding::No;
         slot.widened = 0;
         if slot.idle_state.idling.is_some() {
-            // Preempted while it idled: it sees what has come, once the switch is paid.
+            // It was preempted while it idled: it sees what has come once the switch is charged.
             let task = slot.task;
             self.tell_activity(host, vcpu);
             return host.step_after(task, 0);
@@ -158,7 +159,7 @@ impl Vm {
         if plain && (computes || slot.overhead > 0) {
             self.plan(host, vcpu);
         } else {
-            // Nothing happens before the switch is paid.
+            // Nothing happens before the switch is charged.
             host.step_after(slot.task, 0);
         }
     }
@@ -180,7 +181,7 @@ impl Vm {
         self.attend_all(host);
     }
 
-    /// Attends to all that something happened to.
+    /// Attends to all vCPUs that something happened to.
     pub fn attend_all(&mut self, host: &mut Host) {
         while let Some(vcpu) = self.dirty.pop()
             && !host.stands_still()
@@ -223,7 +224,7 @@ impl Vm {
             slot.yielding = Yielding::No;
         }
         if slot.idle_state.idling.is_some() {
-            // What passes while it idles is no thread's work.
+            // Time that passes while it idles is no thread's work.
             self.stats.idling += work;
             return;
         }
@@ -312,7 +313,8 @@ impl Vm {
         }
     }
 
-    /// A thread that spins in the kernel: did the CPU notice (PLE)? Intel's looks in ring 0 only.
+    /// A thread spins in the kernel: did the CPU notice (PLE)? Intel's CPUs detect that in ring 0
+    /// only.
     pub fn pause_loop(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> Flow {
         let window = self.ple_window(vcpu);
         let state = &mut self.threads[thread as usize];
@@ -334,7 +336,8 @@ impl Vm {
         Flow::Busy
     }
 
-    /// Spinning after which `vcpu` leaves the guest at present (`grow_ple_window()`), if the CPU looks.
+    /// How long `vcpu` may spin at present before it leaves the guest (`grow_ple_window()`), if the CPU detects
+    /// spinning.
     fn ple_window(&self, vcpu: u32) -> Option<Nanos> {
         let window = self.params.ple_window?;
         let widened = self.vcpus[vcpu as usize].widened;
@@ -342,7 +345,7 @@ impl Vm {
         Some(window.saturating_mul(times.min(WIDEST)))
     }
 
-    /// Orders a step at the end of what the vCPU is at.
+    /// Orders a step at the end of what the vCPU is doing.
     fn plan(&mut self, host: &mut Host, vcpu: u32) {
         self.tell_activity(host, vcpu);
         let slot = &self.vcpus[vcpu as usize];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Connects ports of programs with clients and with other VMs, with the checks that need both: a
-//! port that no program serves, a client that none answers.
+//! port that no program serves, a client that no program answers.
 
 use super::net::Endpoint;
 use super::{GuestError, Guests};
@@ -90,7 +90,7 @@ impl Wiring<'_> {
         !self.users(vm, port, how).is_empty()
     }
 
-    /// The number of a port, of which `subject` speaks.
+    /// The number of a port that `subject` names.
     fn port(&self, subject: &str, vm: VmId, name: &str) -> Wired<u32> {
         let Some(known) = self.guests.vms.get(vm.index()) else {
             let message = format!(
@@ -238,7 +238,8 @@ impl Wiring<'_> {
         Ok(())
     }
 
-    /// The number of the port of a client's `i`-th connection, which threads use in these ways.
+    /// The number of the port of a client's `i`-th connection, which threads must use in these
+    /// ways.
     fn served(
         &self,
         client: &ClientSpec,
@@ -339,7 +340,7 @@ impl Wiring<'_> {
         }
     }
 
-    /// What could be connected with a port that nothing is connected with, in the words of scenarios.
+    /// What could be connected with a port that has no connection, in the words of scenarios.
     fn partner(&self, vm: VmId, port: u32) -> String {
         let name = &self.guests.vms[vm.index()].net.ports[port as usize].name;
         let own = &self.guests.infos[vm.index()].name;
@@ -360,8 +361,8 @@ impl Wiring<'_> {
         }
     }
 
-    /// A port of another VM that takes requests and is likely to be meant by a caller of the port
-    /// `name`: it has the same name, or nothing calls it yet.
+    /// A port of another VM that takes requests and that a caller of the port `name` is likely to
+    /// mean: it has the same name, or nothing calls it yet.
     fn somebody_called(&self, by: VmId, name: &str) -> Option<String> {
         let others = (0..self.guests.vms.len())
             .map(VmId::from)
@@ -384,8 +385,8 @@ impl Wiring<'_> {
         Some(format!("{}:{port}", self.guests.infos[vm.index()].name))
     }
 
-    /// Every port is connected, and threads that answer or wait have something to answer or wait
-    /// for.
+    /// Checks that every port is connected, and that threads that answer or wait have something to
+    /// answer or wait for.
     fn check_ports(&self) -> Wired<()> {
         for (vm, known) in self.guests.vms.iter().enumerate() {
             let subject = format!("VM {}", self.guests.infos[vm].name);
@@ -430,7 +431,7 @@ impl Wiring<'_> {
     }
 }
 
-/// What clients and channels saw: what each end knows, brought together.
+/// What clients and channels saw, put together from what each end knows.
 pub(super) fn outcomes(guests: &Guests, now: Nanos) -> Vec<ClientOutcome> {
     let mut all = guests.network.outcomes(now);
     let clients = all.len();

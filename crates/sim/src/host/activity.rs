@@ -9,8 +9,8 @@ pub enum Activity {
     /// Executes its own work.
     #[default]
     Work,
-    /// Work, too, but of a kernel that wakes a vCPU or comes back to one that was halted: what goes
-    /// with a switch from one vCPU to another besides the switch itself.
+    /// Also work, but of a kernel that wakes a vCPU or returns to one that was halted: what
+    /// accompanies a switch from one vCPU to another besides the switch itself.
     Rescheduling,
     /// Spins with PAUSE: a lock, a barrier in user space.
     Spinning,
@@ -32,17 +32,17 @@ impl Activity {
 /// What a task's present work is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The owner of the working set: the guest thread, numbered over all VMs. Another number is
+    /// The owner of the working set: the guest thread, numbered over all VMs. Another number means
     /// other data, so a guest's thread switch costs cache misses, too.
     pub owner: u32,
     /// Working set and how fast it is touched.
     pub memory: Memory,
-    /// How its cycles divide; `None`: as [`Mix::TYPICAL`].
+    /// How its cycles divide up; `None`: as in [`Mix::TYPICAL`].
     pub mix: Option<Mix>,
 }
 
 impl Profile {
-    /// Of an owner that has not described its work yet.
+    /// The profile of an owner that has not described its work yet.
     pub fn new(owner: u32) -> Self {
         Self {
             owner,

@@ -7,24 +7,24 @@ use corun_model::{Nanos, Parameter, Value};
 /// Costs in ns. They are properties of the machine, the same for every policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// From one task to another on a pCPU, until the new one makes progress: scheduler, register
-    /// and VM state, exit and entry.
+    /// A switch from one task to another on a pCPU, until the new one makes progress: scheduler,
+    /// register and VM state, exit and entry.
     pub switch: Nanos,
     /// From asking another pCPU to schedule until it does.
     pub ipi: Nanos,
     /// What an idle pCPU needs to get going, on top of the IPI.
     pub idle_wake: Nanos,
     /// On top of a switch, to a task that ran on another pCPU last: the kernel's part of a
-    /// migration. What it costs the caches is modelled apart.
+    /// migration. What it costs in the caches is modelled separately.
     pub migration: Nanos,
-    /// One VM exit with the entry after it, where the host does nothing in between.
+    /// One VM exit with the entry after it, if the host does nothing in between.
     pub exit: Nanos,
-    /// What a preempted task loses beside the switch: from leaving its guest until the switch it
-    /// counts as running and does nothing. Paid when it runs again.
+    /// What a preempted task loses in addition to the switch: from leaving its guest until the
+    /// switch it counts as running but does nothing. Charged when it runs again.
     pub preemption: Nanos,
-    /// How late ticks and the timers that end slices may come, evenly from 0. It matters little,
-    /// except if tasks compute all the time: then it decides which task is behind, and so, which is
-    /// next.
+    /// How late ticks and the timers that end slices may come, evenly distributed from 0. It
+    /// matters little, except if tasks compute all the time: then it decides which task is behind,
+    /// and thus which is next.
     pub timer: Nanos,
 }
 
@@ -36,9 +36,9 @@ impl Default for Costs {
             idle_wake: 2 * US,
             migration: 2 * US,
             exit: 700,
-            // `switch` has it, unless it was measured apart.
+            // Part of `switch`, unless it was measured separately.
             preemption: 0,
-            // Punctual, unless it was measured.
+            // Timers are punctual, unless their lateness was measured.
             timer: 0,
         }
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the performance counters of a modelled machine tell of a task: instructions, references to
-//! the last-level cache and its misses, as a hypervisor counts them for each vCPU (AQL_Sched, EuroSys
+//! What the performance counters of a modelled machine tell about a task: instructions, references to the last-level
+//! cache and misses there, as a hypervisor counts them for each vCPU (AQL_Sched, EuroSys
 //! 2016, §3.3.2).
 //!
-//! An instruction takes a cycle of 2.6 GHz of those in which a task is at work, as its
-//! [`Mix`] says; references and misses are the lines that its walk brings into
-//! its L2 and its last-level cache. Looking changes nothing.
+//! An instruction takes one of the cycles, at 2.6 GHz, in which a task executes, according to its
+//! [`Mix`]; references and misses are the lines that its walk brings into its L2 and its last-level
+//! cache. Reading the counters changes nothing.
 //!
-//! Counters are of a vCPU's thread, in the guest and in the host (`perf_event_open()` of a thread that
-//! excludes neither, as `corun host` opens them). So instructions of loops that poll or spin count as others,
+//! Counters belong to a vCPU's thread and count in the guest and in the host (`perf_event_open()` of a thread that
+//! excludes neither, as `corun host` opens them). So instructions of loops that poll or spin count like any others,
 //! KVM's halt polling included; a hardware thread in MWAIT executes none.
 
 use super::{Activity, Host};
@@ -19,21 +19,22 @@ use corun_model::{CyclesSeen, LlcSeen, Nanos, TaskId};
 /// PAUSE, jump) takes some 12 cycles before Skylake, as `vm.*.guest.pv_spin` has it. Percent of the cycles.
 const OF_PAUSE_LOOPS: u8 = 41;
 
-/// Of how many percent of its cycles a task at `activity`, whose work divides like `mix`, has instructions.
+/// In how many percent of its cycles a task doing `activity`, whose work divides up like `mix`, executes instructions.
 fn share(activity: Activity, mix: Mix) -> u8 {
     match activity {
         Activity::Work | Activity::Rescheduling => mix.base,
         Activity::Spinning | Activity::IdlePolling => OF_PAUSE_LOOPS,
-        // Code of a kernel as any other: kvm_vcpu_check_block() and ktime_get() in each round, beside one PAUSE.
+        // Kernel code like any other: kvm_vcpu_check_block() and ktime_get() in each round, and one PAUSE.
         Activity::HaltPolling => Mix::TYPICAL.base,
         Activity::Retention => 0,
     }
 }
 
-/// Instructions of so much undisturbed work: 2.6 per ns, of `share` percent.
+/// Instructions of so much undisturbed work: 2.6 cycles per ns, `share` percent of which execute
+/// one.
 fn instructions(work: Nanos, share: u8) -> u64 {
-    // In 64 bits, which hold the cycles of two years in percent: this is asked at every switch, and
-    // dividing 128 bits costs many times as much.
+    // In 64 bits, which hold the cycles of two years in percent: this is computed at every switch,
+    // and dividing 128 bits costs many times as much.
     let cycles = work.saturating_mul(26) / 10;
     cycles.saturating_mul(u64::from(share)) / 100
 }
@@ -56,8 +57,8 @@ impl Host {
         Some(seen)
     }
 
-    /// How the cycles of `task` divided since the run began while its SMT sibling was idle or retained a
-    /// context; `None` if cores have but one hardware thread.
+    /// How the cycles of `task` divided up since the run began, while its SMT sibling was idle or retained a context;
+    /// `None` if cores have only one hardware thread.
     pub fn cycles_seen(&self, task: TaskId) -> Option<CyclesSeen> {
         self.smt.as_ref()?;
         Some(self.tasks[task.index()].cycles)
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(instructions(1_000_000, 5), 130_000);
     }
 
-    /// Instructions that the counters of a task show for a ms of each of these, one after the other.
+    /// Instructions that a task's counters show for a ms of each of these activities, one after the other.
     fn counted(activities: &[Activity]) -> Vec<u64> {
         let mut host = Host::new(
             HostParams {

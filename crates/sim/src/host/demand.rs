@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What loads want of the host: work, other activities, to wait and to be woken.
+//! What loads ask of the host: work, other activities, to wait and to be woken.
 
 use super::{Activity, Event, Host, Order, Profile, Waker};
 use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, TaskId};
 
 impl Host {
-    /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) at time `at`,
+    /// Makes `task`, which is running, call [`Load::step`](crate::load::Load::step) at time `at`,
     /// whatever progress it makes until then. Replaces an earlier order.
     pub fn step_at(&mut self, task: TaskId, at: Nanos) {
         let now = self.now;
@@ -14,13 +14,13 @@ impl Host {
         if slot.running_on().is_none() {
             return;
         }
-        // Not before the switch to it is paid.
+        // Not before the switch to it is charged.
         (slot.due, slot.due_at) = (Nanos::MAX, at.max(now).max(slot.progress.when(0)));
         self.schedule_step(task);
     }
 
-    /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) after `work` ns of
-    /// progress from now. Replaces an earlier order.
+    /// Makes `task`, which is running, call [`Load::step`](crate::load::Load::step) after `work` ns
+    /// of progress from now. Replaces an earlier order.
     pub fn step_after(&mut self, task: TaskId, work: Nanos) {
         let slot = &mut self.tasks[task.index()];
         if slot.running_on().is_none() {
@@ -65,7 +65,7 @@ impl Host {
         self.orders.push_back(Order::Block(task));
     }
 
-    /// `task` wants a pCPU. `waker` is the pCPU that the wake-up comes from, if one does.
+    /// `task` wants a pCPU. `waker` is the pCPU that the wake-up comes from, if it comes from one.
     pub fn wake(&mut self, task: TaskId, waker: Option<PcpuId>) {
         let by = waker.map(|cpu| Waker {
             cpu,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What everybody may ask the host.
+//! What any party may ask the host.
 
 use super::{
     Host, HostParams, Observer, Pcpu, Siblings, Stacking, Task, TaskState, Totals, VmMeters,
@@ -63,7 +63,7 @@ impl Host {
     /// How long a guest that retains its context by itself may do so on the pCPU that `task` has, ns.
     pub fn retention_limit(&self, task: TaskId) -> Nanos {
         let cpu = self.tasks[task.index()].running_on();
-        // Both hardware threads of a core are never retained while a task waits there
+        // The two hardware threads of a core never both retain contexts while a task waits there
         // (dispatcher/retention.h, where the host holds them).
         let both = |cpu: PcpuId| self.beside_retention(cpu) && self.core_waits(cpu);
         let gives_way = |cpu: PcpuId| self.cpus[cpu.index()].gives_way && !self.is_alone(task);
@@ -77,7 +77,7 @@ impl Host {
         self.smt.is_some()
     }
 
-    /// When a task that has its pCPU begins to make progress there: what it costs to begin is paid then.
+    /// When a task that has its pCPU begins to make progress there: the costs of beginning are over then.
     pub fn progress_begins(&self, task: TaskId) -> Nanos {
         self.tasks[task.index()].progress.when(0)
     }
@@ -88,8 +88,8 @@ impl Host {
         task.running_on().map_or(0, |_| task.progress.at(self.now))
     }
 
-    /// A task's accounts since the run began: what policies are shown, to whom it makes no difference when measuring
-    /// begins.
+    /// A task's accounts since the run began. These are what policies see, for which it makes no difference when
+    /// measuring begins.
     pub(crate) fn totals_of_run(&self, task: TaskId) -> Totals {
         self.tasks[task.index()].earlier.plus(&self.totals(task))
     }
@@ -112,14 +112,14 @@ impl Host {
         totals
     }
 
-    /// Task switches on all pCPUs: a task starts where another one ran, or none. Going idle does not
+    /// Task switches on all pCPUs: a task starts where another one ran, or none did. Going idle does not
     /// count (it does in Linux' context switches).
     pub fn switches(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.switches).sum()
     }
 
-    /// Switches between vCPUs on all pCPUs: a vCPU starts where another vCPU was the last one. Whether
-    /// the pCPU idled in between, or had tasks that are no vCPUs, does not matter.
+    /// Switches between vCPUs on all pCPUs: a vCPU starts where the last vCPU was another one. Whether the pCPU idled
+    /// in between, or ran tasks that are no vCPUs, does not matter.
     pub fn switches_between_vcpus(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.vcpus_followed).sum()
     }

@@ -3,41 +3,41 @@
 //!
 //! Problem: a core without a task is put to sleep, and the deeper it sleeps the longer it takes to
 //! wake: 2 to some 100 us on Intel's servers. A task that wakes up there waits for that, and if
-//! threads are woken one after the other each waits for all before it. How deep a core sleeps
+//! threads are woken one after the other the waits add up. How deep a core sleeps
 //! depends on how long it is expected to, so it cannot be one number.
 //!
 //! The governor is Linux' *menu* (drivers/cpuidle/governors/menu.c): the deepest state whose target
-//! residency is not beyond the time that the core is expected to be idle. That is the less of two
-//! predictions:
+//! residency is not beyond the time that the core is expected to be idle. That time is the lower of
+//! two predictions:
 //!
-//! - a running average. Menu has the time until the next timer, times a running average (an eighth is
-//!   new) of the part of it that went by in the past. Where timers are far and it is tasks that wake,
-//!   as those of a VM do, that is the average of the past; what other timers a host has is not known
-//!   here, so it is that average which is kept;
+//! - a running average. Menu takes the time until the next timer, times a running average (an eighth is new) of the
+//!   part of that time that went by in the past. Where timers are far off and tasks wake each other, as in a VM, that
+//!   is the average of past idle times; what other timers a host has is not known here, so that average is kept;
 //! - the average of the last eight times, or of the six or seven shortest of them, if these are
-//!   alike: spread by 20 us or a sixth of it at most.
+//!   alike: with a standard deviation of at most 20 us or a sixth of the average.
 //!
-//! A core that idles for a tick has been looked at again by then and is in the deepest state.
+//! If a core idles for a tick, the governor has looked at it again by then, and it is in the
+//! deepest state.
 //!
-//! Left out: that the hardware may choose another state than it is told to, states of whole packages,
-//! the time it takes to go in, caches that are empty after it, tasks that wait for disks (menu is
+//! Left out: that the hardware may choose another state than it is told to, states of whole packages, the time it takes
+//! to enter a state, caches that are empty afterwards, tasks that wait for disks (menu is
 //! more careful then) and wake-ups that find nothing to do.
 
 use corun_model::time::{MS, US};
 use corun_model::{IdleState, Nanos};
 
-/// Times that are remembered (`INTERVALS`).
+/// How many idle times are remembered (`INTERVALS`).
 const INTERVALS: usize = 8;
-/// One of so many parts of the running average is new (`DECAY`).
+/// The inverse of the part of the running average that is new (`DECAY`).
 const DECAY: u64 = 8;
-/// Longer times count as this one (`MAX_INTERESTING`).
+/// Longer times count as this long (`MAX_INTERESTING`).
 const LONGEST: Nanos = 50 * MS;
 /// Times whose standard deviation is below that are alike …
 const ALIKE: Nanos = 20 * US;
 /// … or so many times below their average.
 const BELOW: u128 = 6;
 
-/// What is known of a pCPU's idle times.
+/// What is known about a pCPU's idle times.
 #[derive(Clone, Debug)]
 pub(super) struct Governor {
     last: [Nanos; INTERVALS],
@@ -66,7 +66,7 @@ impl Governor {
         self.since = now;
     }
 
-    /// It gets one, after it was in the state that [`Self::state`] says.
+    /// It gets a task; `exit` is what leaving the state that [`Self::state`] says takes.
     pub fn wakes(&mut self, now: Nanos, exit: Nanos) {
         let idle = now.saturating_sub(self.since);
         if idle == 0 {
@@ -99,7 +99,7 @@ impl Governor {
             .copied()
     }
 
-    /// The average of the last times if they are alike but for one or two long ones.
+    /// The average of the last times if they are alike except for one or two long ones.
     fn typical(&self) -> Nanos {
         let mut times = self.last;
         times.sort_unstable();
@@ -194,8 +194,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever has been: there is a state if there are any, and it is no deeper than the longest
-        /// time that was seen (or all that began as long) asks for.
+        /// Whatever the past: there is a state if there are any, and it is no deeper than the longest time that was
+        /// seen (or all that began as long) asks for.
         #[test]
         fn no_deeper_than_what_was_seen(times in prop::collection::vec(1..LONGEST, 0..200)) {
             let exit = after(&times);

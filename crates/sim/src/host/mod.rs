@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The modelled host: pCPUs, tasks, the clock, and what goes on between them.
 //!
-//! `Host` knows facts only: which task runs where since when, what work is under way. Which one
-//! *should* run is the business of a [`HostScheduler`](crate::sched::HostScheduler), what tasks
-//! *want* that of a [`Load`](crate::load::Load). Both act on the host through its methods; what
-//! concerns the other one (a task blocks, a task wakes) is kept as an order until the caller has
-//! returned, so that neither is called while it is at work.
+//! `Host` knows facts only: which task runs where since when, what work is under way. Which task
+//! *should* run is up to a [`HostScheduler`](crate::sched::HostScheduler), what tasks *want* to a
+//! [`Load`](crate::load::Load). Both act on the host through its methods; what concerns the other
+//! (a task blocks, a task wakes) is kept as an order until the caller has returned, so that neither
+//! is called while it is at work.
 //!
 //! Work and time differ: a load orders work in ns of undisturbed progress; the host turns it into
 //! time, with the cost of the switch before it, at the pace that the hardware allows.
 //!
-//! Its methods are in a file for each party: `facts` are there for all, `scheduling` for
-//! schedulers, `demand` for loads, `switching` for the simulation.
+//! Its methods are in one file per party: `facts` for all, `scheduling` for schedulers, `demand`
+//! for loads, `switching` for the simulation.
 
 mod activity;
 mod costs;
@@ -61,7 +61,7 @@ pub struct HostParams {
     pub tick_skew: bool,
     /// What scheduling costs.
     pub costs: Costs,
-    /// States that idle cores are put into, the shallowest first; none: waking one takes
+    /// States that idle cores are put into, the shallowest first; empty: waking a core takes
     /// [`Costs::idle_wake`].
     pub idle_states: Vec<IdleState>,
     /// What tasks that share hardware do to each other.
@@ -81,7 +81,7 @@ pub(crate) enum Event {
     WarmUpOver,
 }
 
-/// What a load asked for that the scheduler must hear of.
+/// What a load asked for that the scheduler must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Wake {
@@ -105,7 +105,7 @@ struct Pcpu {
     resched: Option<(Nanos, EventId)>,
     tick: EventId,
     switches: u64,
-    /// The vCPU that it had last, and how often another one followed.
+    /// The vCPU that it had last, and how often a different one followed.
     last_vcpu: Option<TaskId>,
     vcpus_followed: u64,
     idle_since: Nanos,
@@ -113,31 +113,31 @@ struct Pcpu {
     governor: Governor,
     /// Ready and running tasks on its runqueue.
     tasks: u32,
-    /// Until then its SMT siblings feel a switch.
+    /// Until when its SMT siblings feel a switch.
     switching_until: Nanos,
-    /// Is the end of that ordered?
+    /// Is an event for the end of that ordered?
     switched_ordered: bool,
     /// How long guests may retain their contexts here by themselves, ns.
     retention: Nanos,
-    /// Does that end for any task that wants to run there?
+    /// Does a retention end when any task wants to run there?
     gives_way: bool,
 }
 
 /// How long the vCPUs of a VM waited for pCPUs and had them, each time.
 #[derive(Debug, Default)]
 struct VmMeters {
-    /// Waits that began with a wake-up, and those that began with losing a pCPU. Apart, because a
-    /// time then is counted once at a switch; the sum of both is all waits.
+    /// Waits that began with a wake-up, and those that began with losing a pCPU. They are kept
+    /// separately so that a switch counts a time only once; both together are all waits.
     wakeups: Waits,
     losses: Waits,
-    /// Times on a pCPU that ended though the vCPU still wanted it.
+    /// Times on a pCPU that ended although the vCPU still wanted it.
     turns: Waits,
 }
 
 /// The modelled host.
 pub struct Host {
     params: HostParams,
-    /// There if cores have more than one hardware thread and that is to be felt.
+    /// Present if cores have more than one hardware thread and the threads are to feel each other.
     smt: Option<Smt>,
     caches: Option<Caches>,
     now: Nanos,
@@ -151,9 +151,9 @@ pub struct Host {
     /// By VM.
     meters: Vec<VmMeters>,
     /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
-    /// the host knows no seed, its load does.
+    /// the host has no seed, its load does.
     lateness: Vec<Rng>,
-    /// What happened since the clock was last moved on.
+    /// What has happened since the clock last moved on.
     moment: Moment,
 }
 

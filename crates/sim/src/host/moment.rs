@@ -3,13 +3,12 @@
 //!
 //! Problem: events may call for each other without any time going by. Costs can be set to nothing, and
 //! then a client and a server whose packets take no time answer each other for ever in one moment; a
-//! scheduler that asks for itself again at once would do the same. Such a run would never end, and say
-//! nothing.
+//! scheduler that asks for itself again at once would do the same. Such a run would never end and never say why.
 //!
 //! So what happens within one moment is counted: events, orders of loads, and statements of guests'
-//! programs. After [`MOST`] of them it is written down what does them; a little later the run is
-//! given up with [`Standstill`], which says it. All is counted in the order in which it happens, so
-//! the same run stops at the same place.
+//! programs. After [`MOST`] of them their causes are recorded; a little later the run is given up
+//! with [`Standstill`], which names them. Everything is counted in the order in which it happens,
+//! so the same run stops at the same place.
 
 use super::{Event, Host, Order};
 use corun_model::time::SEC;
@@ -17,12 +16,12 @@ use corun_model::{Nanos, PcpuId, TaskId};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// So much may happen in one moment. The largest hosts (4096 vCPUs that all start, are woken or look about
-/// at the same time) need some tens of thousands.
+/// How much may happen in one moment. The largest hosts (4096 vCPUs that all start, are woken or look around at the
+/// same time) need some tens of thousands.
 pub const MOST: u64 = 10_000_000;
-/// For how many more of them it is written down what does them.
+/// For how many more of them causes are recorded.
 const WITNESSED: u64 = 1_000;
-/// How many of these are named.
+/// How many causes are named.
 const NAMED: usize = 3;
 
 /// Something that happens.
@@ -32,11 +31,11 @@ pub(crate) enum Happening {
     Schedules(PcpuId),
     Tick(PcpuId),
     Switched(PcpuId),
-    /// A task is done with what it was at.
+    /// A task has finished what it was doing.
     Step(TaskId),
     Wakes(TaskId),
     Blocks(TaskId),
-    /// It spins, polls or is waited for.
+    /// A task spins, polls or is waited for.
     Notices(TaskId),
     /// A vCPU's guest goes on: a statement of a program, a thread switch, kernel work.
     Guest(TaskId),
@@ -96,15 +95,15 @@ impl Moment {
     }
 }
 
-/// A run that was given up, since virtual time did not go on.
+/// A run that was given up because virtual time did not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Standstill {
     /// When that was, ns since the run began.
     pub at: Nanos,
-    /// What was done there in the end and by what, and how often of [`Standstill::witnessed`]
-    /// times.
+    /// What happened there in the end and because of what, and how often out of
+    /// [`Standstill::witnessed`] times.
     pub busiest: Vec<(String, u64)>,
-    /// How many of the last happenings were looked at.
+    /// How many of the last things that happened were looked at.
     pub witnessed: u64,
 }
 
@@ -127,7 +126,7 @@ impl fmt::Display for Standstill {
 }
 
 impl Host {
-    /// Something happens now. Is it so much by now that virtual time stands still?
+    /// Counts something that happens now. Is it so much by now that virtual time stands still?
     #[inline]
     pub(crate) fn happens(&mut self, what: Happening) -> bool {
         self.moment.count(what)

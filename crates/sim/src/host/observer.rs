@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Watching a run as it happens: what the host, the guests and the devices tell of themselves.
+//! Watching a run as it happens: what the host, the guests and the devices report about themselves.
 //!
-//! Problem: a result says that a lock was waited for; why can only be seen on a timeline. So each
-//! model tells what it does at the moment it does it, through
+//! Problem: a result says that threads waited for a lock; why, only a timeline can show. So each
+//! model reports what it does at the moment it does it, through
 //! [`Host::observe`](super::Host::observe), and an observer writes it down. Without an observer
-//! (nearly always) that is one branch, and the closure with what would be told is not run.
+//! (nearly always) that is one branch, and the closure that would make the report is not run.
 //!
-//! Observers only listen: nothing they hear of depends on whether they do. Times never fall.
-//! Telling is forgiving, so that models need no books of their own for it: beginning a span that is
-//! open, ending one that is not, or saying the same activity twice changes nothing.
+//! Observers only listen: nothing in a run depends on whether they do. Times never decrease.
+//! Reports are forgiving, so that models need no records of their own for them: beginning a span
+//! that is open, ending one that is not, or reporting the same activity twice changes nothing.
 
 use super::{Task, TaskSpec, TaskState};
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
@@ -53,13 +53,14 @@ pub enum VcpuActivity {
     Polling,
     /// It is halted and keeps its pCPU without using it: MWAIT in the guest.
     Retention,
-    /// Guest kernel work: interrupts, thread switches; and exits, while which the host works for it.
+    /// Guest kernel work: interrupts, thread switches; and exits, during which the host works for it.
     Kernel,
 }
 
 /// Something that begins and ends.
 ///
-/// Spans of one lane nest; one that ends before what began inside it cuts that in two.
+/// Spans of one lane nest; a span that ends before a span that began inside it cuts that one in
+/// two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Span {
     // --- of guest threads; `name` is the lock's, barrier's or queue's ---
@@ -94,7 +95,7 @@ pub enum Span {
 
     // --- of requests: the outer span, and its phases one after another inside ---
     /// From issuing a request until the guest has taken its completion; `name` says what is asked
-    /// for, such as `read` or `send`. Few different names, please: each is kept.
+    /// for, such as `read` or `send`. Use few different names: each is kept.
     Request,
     /// Issued, but the device has not begun: the notification, and waiting behind others, for an
     /// iothread or for vhost.
@@ -113,7 +114,7 @@ pub enum Instant {
     PauseLoopExit,
     /// A vCPU sent an IPI (reschedule, kick, call) to this sibling vCPU's task.
     Ipi(TaskId),
-    /// A task began to run on another pCPU than this, where it ran last.
+    /// A task began to run on another pCPU than this one, on which it ran last.
     Migration(PcpuId),
     /// A device's interrupt was posted to this vCPU.
     DeviceInterrupt,
@@ -128,11 +129,11 @@ pub enum Counter {
     StackedRunqueues,
     /// How long a vCPU may poll before it blocks, ns (KVM's `vcpu->halt_poll_ns`).
     PollLimit(TaskId),
-    /// How long guests may retain a context on a pCPU, as a policy tells them, ns.
+    /// How long a policy lets guests retain a context on a pCPU, ns.
     RetentionLimit(PcpuId),
-    /// A vCPU's weight among its siblings, as its policy has it: thousandths of the default.
+    /// A vCPU's weight among its siblings, as its policy sets it: thousandths of the default.
     Weight(TaskId),
-    /// A vCPU's rescheduling latency, as its policy has it, ns.
+    /// A vCPU's rescheduling latency, as its policy sets it, ns.
     Latency(TaskId),
     /// Is what the policy decides for a VM carried out? 1: yes.
     Enforced(VmId),
@@ -149,16 +150,16 @@ pub enum Counter {
     },
 }
 
-/// Who wakes a task.
+/// What wakes a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waker {
     /// The pCPU that the wake-up comes from.
     pub cpu: PcpuId,
-    /// Who ran there when it was ordered: the one whose doing it is.
+    /// The task that ran there when the wake-up was ordered, and so caused it.
     pub task: Option<TaskId>,
 }
 
-/// Hears of everything that a timeline shows. All times are ns since the run began.
+/// Is told everything that a timeline shows. All times are ns since the run began.
 pub trait Observer {
     /// A task of the host, waiting at first. All are told before the run begins.
     fn task(&mut self, id: TaskId, spec: &TaskSpec) {
@@ -173,7 +174,7 @@ pub trait Observer {
         let _ = (now, id, task, by);
     }
 
-    /// A woken task was put on no runqueue yet: a cgroup around it is throttled. Told after `woken`.
+    /// A woken task has not been put on a runqueue: a cgroup around it is throttled. Told after `woken`.
     fn put_aside(&mut self, now: Nanos, id: TaskId, task: &Task) {
         let _ = (now, id, task);
     }
@@ -183,12 +184,12 @@ pub trait Observer {
         let _ = (now, id, task, from, to);
     }
 
-    /// A guest thread's name. Told before anything else of it, once.
+    /// A guest thread's name. Told once, before anything else about it.
     fn thread_name(&mut self, vm: VmId, thread: u32, name: &str) {
         let _ = (vm, thread, name);
     }
 
-    /// A device's name, such as `vda`. Told before anything else of it, once.
+    /// A device's name, such as `vda`. Told once, before anything else about it.
     fn device_name(&mut self, vm: VmId, device: u32, name: &str) {
         let _ = (vm, device, name);
     }
@@ -205,12 +206,12 @@ pub trait Observer {
         let _ = (now, vcpu, activity);
     }
 
-    /// A span begins; nothing if the same (lane, kind, name) is open. `name` may be empty.
+    /// A span begins; no effect if the same (lane, kind, name) is open. `name` may be empty.
     fn span_begin(&mut self, now: Nanos, lane: Lane, kind: Span, name: &str) {
         let _ = (now, lane, kind, name);
     }
 
-    /// A span ends; nothing if it is not open.
+    /// A span ends; no effect if it is not open.
     fn span_end(&mut self, now: Nanos, lane: Lane, kind: Span, name: &str) {
         let _ = (now, lane, kind, name);
     }

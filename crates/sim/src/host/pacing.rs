@@ -2,8 +2,8 @@
 //! The host's side of the hardware model: when the pace of a running task changes, and what that
 //! does to the work it ordered.
 //!
-//! Paces are looked at when something happens to a pCPU that shares its core: a task comes or goes,
-//! changes its activity, or a switch is over. Where nothing is shared nothing is looked at.
+//! Paces are updated when something happens to a pCPU that shares its core: a task comes or goes,
+//! changes its activity, or a switch is over. Where nothing is shared nothing is updated.
 
 use super::hardware::{Caches, ONE, Pace, Seen};
 use super::{Activity, Event, Host};
@@ -41,7 +41,7 @@ impl Host {
         }
     }
 
-    /// The pace of `task` on `cpu` as things are.
+    /// The pace of `task` on `cpu` at present.
     pub(super) fn pace(&self, task: TaskId, cpu: PcpuId) -> Pace {
         let mut pace = Pace::FULL;
         if let Some(smt) = &self.smt {
@@ -55,7 +55,7 @@ impl Host {
         pace
     }
 
-    /// The caches, if the task says what it does to them.
+    /// The caches, if the task has said what it does to them.
     fn caches_of(&self, task: TaskId) -> Option<&Caches> {
         let says = self.tasks[task.index()].profile.is_some();
         self.caches.as_ref().filter(|_| says)
@@ -112,7 +112,7 @@ impl Host {
         self.schedule_step(task);
     }
 
-    /// What a task does, or what its work is like, is not what it was.
+    /// What a task does, or what its work is like, has changed.
     pub(super) fn changed(&mut self, task: TaskId) {
         let slot = &self.tasks[task.index()];
         let matters = self.smt.is_some() || slot.profile.is_some();
@@ -124,8 +124,8 @@ impl Host {
         }
     }
 
-    /// (Re)schedules the end of the work a running task has ordered, or the next time before at
-    /// which its caches are to be looked at.
+    /// (Re)schedules the end of the work a running task has ordered, or the next time before that
+    /// at which its caches are to be looked at.
     pub(super) fn schedule_step(&mut self, task: TaskId) {
         let slot = &self.tasks[task.index()];
         let look = self.caches_of(task).zip(slot.running_on());
@@ -144,7 +144,7 @@ impl Host {
         }
     }
 
-    /// A running task has come as far as was waited for; is the work that it ordered done?
+    /// A running task has reached the point that was waited for; is the work that it ordered done?
     pub(crate) fn step_done(&mut self, task: TaskId) -> bool {
         let slot = &mut self.tasks[task.index()];
         slot.step = EventId::NONE;
@@ -186,13 +186,13 @@ impl Host {
             self.await_switched(cpu);
         }
         self.felt(cpu);
-        // Those that still switch when this one begins to run are felt by it, too.
+        // The task that begins to run here also feels those that are still switching then.
         for other in self.smt_siblings(cpu) {
             self.await_switched(other);
         }
     }
 
-    /// Orders an event for the end of switching on `cpu`, if it is and none is ordered.
+    /// Orders an event for the end of switching on `cpu`, if it is switching and none is ordered.
     fn await_switched(&mut self, cpu: PcpuId) {
         let slot = &mut self.cpus[cpu.index()];
         if self.now < slot.switching_until && !slot.switched_ordered {

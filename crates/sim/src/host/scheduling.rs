@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What schedulers tell the host and ask of it.
+//! What schedulers tell the host and ask it for.
 
 use super::{Activity, Counter, Event, Host, Order, TaskState};
 use crate::event_queue::EventId;
@@ -29,8 +29,8 @@ impl Host {
         self.cpus[cpu.index()].resched = Some((at, event));
     }
 
-    /// What the idle `cpu` needs to get going. A core sleeps no deeper than the least idle of its
-    /// hardware threads.
+    /// What the idle `cpu` needs to get going. A core sleeps no deeper than its least idle hardware
+    /// thread.
     pub(super) fn idle_exit(&self, cpu: PcpuId) -> Nanos {
         let states = &self.params.idle_states;
         if states.is_empty() {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Do the vCPUs of a VM run at the same time?
 //!
-//! A guest expects its CPUs to make progress alike; a host gives them pCPUs as it sees fit. What
-//! co-scheduling is about is measured for every scheduler alike, three ways:
+//! A guest expects its CPUs to make equal progress; a host gives them pCPUs as it sees fit. What
+//! co-scheduling aims at is measured for every scheduler alike, in three ways:
 //!
-//! * *co-start skew*: a vCPU starts while no sibling runs; how long until each sibling that was ready
-//!   then starts as well? One that has not when the VM has no running vCPU any more never did.
+//! * *co-start skew*: a vCPU starts while no sibling runs; how long until each sibling that was ready then starts as
+//!   well? A sibling that has not started by the time the VM has no running vCPU any more counts as never.
 //! * *co-run share*: of the time in which a vCPU runs and two or more do not wait, the part in which
 //!   none of these has to wait for a pCPU.
 //! * *progress skew*: a vCPU makes progress while it runs or waits, none while it is ready. The skew
-//!   is the difference between the fastest and the slowest sibling since the run began, looked at
-//!   when a vCPU that was ready starts. A lead from the warm-up is one as long as it is not made up for.
+//!   is the difference between the fastest and the slowest sibling since the run began, measured when a vCPU that was
+//!   ready starts. A lead from the warm-up counts until it has been made up for.
 
 use super::TaskState;
 use crate::waits::Waits;
 use corun_model::{Nanos, VmId};
 
-/// A vCPU as far as its siblings are concerned.
+/// What matters about a vCPU to its siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Now {
     Waiting,
@@ -34,16 +34,16 @@ struct Vcpu {
     called: Option<Nanos>,
 }
 
-/// What was measured of a VM.
+/// What was measured for a VM.
 #[derive(Clone, Debug, Default)]
 pub struct SiblingSkew {
-    /// Co-start skews, of those that started.
+    /// Co-start skews of those that started.
     pub co_starts: Waits,
     /// Siblings that did not start before the VM stood still.
     pub never: u64,
     /// Time in which a vCPU ran and two or more did not wait, ns.
     pub together_due: Nanos,
-    /// Of this, time in which all of these ran, ns.
+    /// The part of that time in which all of these ran, ns.
     pub together: Nanos,
     /// Progress skews.
     pub progress: Waits,
@@ -76,7 +76,7 @@ impl Vcpu {
 }
 
 impl Vm {
-    /// Books the time up to `now` under what held until then.
+    /// Books the time up to `now` under the state until then.
     fn settle(&mut self, now: Nanos) {
         let spent = now - self.since;
         self.since = now;
@@ -171,7 +171,7 @@ impl Siblings {
         vm.change(index, state, now);
     }
 
-    /// Forgets the past except for who is ahead: the warm-up is over.
+    /// Forgets the past except which siblings are ahead: the warm-up is over.
     pub(super) fn reset(&mut self, now: Nanos) {
         for vm in &mut self.vms {
             vm.since = now;
@@ -183,7 +183,7 @@ impl Siblings {
         }
     }
 
-    /// What was measured of `vm` up to now.
+    /// What was measured for `vm` up to now.
     pub fn skew(&mut self, vm: VmId, now: Nanos) -> SiblingSkew {
         let Some(vm) = self.vms.get_mut(vm.index()) else {
             return SiblingSkew::default();
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(skew.progress.max(), 700);
     }
 
-    /// One lead of 600 from before, then turns of 100.
+    /// A lead of 600 from before, then turns of 100.
     #[test]
     fn a_lead_outlasts_the_warm_up() {
         let mut siblings = Siblings::default();

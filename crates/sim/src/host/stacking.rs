@@ -7,10 +7,10 @@
 
 use corun_model::{Nanos, PcpuId, VmId};
 
-/// Siblings counted apart up to this many; more count as this many.
+/// Numbers of siblings are counted separately up to this; larger ones count as this.
 pub const MOST: usize = 8;
 
-/// Integrates, over all runqueues, the time with so many siblings.
+/// Integrates, over all runqueues, the time with each number of siblings.
 #[derive(Debug)]
 pub struct Stacking {
     /// vCPUs per VM and pCPU, ready or running.

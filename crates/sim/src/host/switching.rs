@@ -7,7 +7,7 @@ use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
 impl Host {
-    /// A VM's meters, which come with its first time.
+    /// A VM's meters, which are created with its first time.
     fn meters_of(&mut self, vm: VmId) -> &mut VmMeters {
         if self.meters.len() <= vm.index() {
             self.meters.resize_with(vm.index() + 1, VmMeters::default);
@@ -52,7 +52,7 @@ impl Host {
         if self.tasks[task.index()].state != TaskState::Waiting {
             return false;
         }
-        // The runqueue it was on last is not the one it is on now.
+        // It is no longer on the runqueue it was on last.
         self.tasks[task.index()].home = None;
         self.enter(task, TaskState::Ready);
         let slot = &mut self.tasks[task.index()];
@@ -61,14 +61,14 @@ impl Host {
         true
     }
 
-    /// That a task is ready is `by`'s doing.
+    /// Reports that `by` made a task ready.
     pub(crate) fn tell_woken(&mut self, task: TaskId, by: Option<Waker>) {
         if let Some(observer) = &mut self.observer {
             observer.woken(self.now, task, &self.tasks[task.index()], by);
         }
     }
 
-    /// The scheduler has done with a wake-up; tells if it has put the task on no runqueue.
+    /// The scheduler is done with a wake-up; reports it if the task was put on no runqueue.
     pub(crate) fn wakeup_over(&mut self, task: TaskId) {
         let slot = &self.tasks[task.index()];
         if let Some(observer) = &mut self.observer
@@ -189,7 +189,7 @@ impl Host {
         self.cpus[cpu.index()].tick = self.events.schedule(at, Event::Tick(cpu));
     }
 
-    /// A tick of `cpu` is here; is it busy, so that the scheduler should hear of it?
+    /// A tick of `cpu` is due; is the pCPU busy, so that the scheduler should be told?
     pub(crate) fn tick_due(&mut self, cpu: PcpuId) -> bool {
         self.cpus[cpu.index()].tick = EventId::NONE;
         let busy = self.cpus[cpu.index()].current.is_some();
@@ -199,7 +199,7 @@ impl Host {
         busy
     }
 
-    /// The policy takes `task` for CPU-bound from now on, or does not.
+    /// The policy considers `task` CPU-bound from now on, or not.
     pub(crate) fn take_for_computing(&mut self, task: TaskId, computes: bool) {
         let now = self.now;
         let task = &mut self.tasks[task.index()];

@@ -18,7 +18,7 @@ pub enum TaskState {
     Running(PcpuId),
 }
 
-/// What is known of a task before it first runs.
+/// What is known about a task before it first runs.
 #[derive(Clone, Debug)]
 pub struct TaskSpec {
     /// For people: `web/0` for vCPU 0 of VM `web`, or the thread's name.
@@ -42,12 +42,12 @@ pub struct TaskSpec {
 pub(super) struct Place {
     /// Is the hardware thread that it has, or had last, not the first of its core?
     pub second: bool,
-    /// Does the policy take it for CPU-bound?
+    /// Does the policy consider it CPU-bound?
     pub computes: bool,
 }
 
 impl Place {
-    /// vSMT-IO has second hardware threads for I/O-bound vCPUs: others are lent them.
+    /// vSMT-IO reserves second hardware threads for I/O-bound vCPUs, and only lends them to others.
     fn lent(self) -> bool {
         self.second && self.computes
     }
@@ -58,7 +58,7 @@ impl Place {
 pub struct Totals {
     /// On a pCPU.
     pub run: Nanos,
-    /// Wanting a pCPU: steal in guest words, CPU Ready in VMware's.
+    /// Wanting a pCPU: steal time in a guest's terms, CPU Ready in VMware's.
     pub ready: Nanos,
     /// Not wanting one.
     pub wait: Nanos,
@@ -76,18 +76,19 @@ pub struct Totals {
     pub retained: Nanos,
     /// Of `run`: polling for what would wake it, in KVM or in the guest.
     pub polled: Nanos,
-    /// Of `run`: not on the first hardware thread of a core, which vSMT-IO has for CPU-bound vCPUs.
+    /// Of `run`: not on the first hardware thread of a core, which vSMT-IO reserves for CPU-bound
+    /// vCPUs.
     pub second: Nanos,
     /// Of `retained`: the same.
     pub second_retained: Nanos,
-    /// Of `second`: while the policy took it for CPU-bound, so that the hardware thread was lent to it.
+    /// Of `second`: while the policy considered it CPU-bound, so that the hardware thread was lent to it.
     pub lent: Nanos,
     /// Of `second_retained`: the same.
     pub lent_retained: Nanos,
 }
 
 impl Totals {
-    /// Both together.
+    /// The sum of both.
     pub(super) fn plus(self, more: &Self) -> Self {
         Self {
             run: self.run + more.run,
@@ -107,14 +108,14 @@ impl Totals {
         }
     }
 
-    /// It was on a pCPU for so long.
+    /// It was on a pCPU for `spent`.
     pub(super) fn ran(&mut self, spent: Nanos, place: Place) {
         self.run += spent;
         self.second += if place.second { spent } else { 0 };
         self.lent += if place.lent() { spent } else { 0 };
     }
 
-    /// Of the time on a pCPU so much was spent so.
+    /// Of the time on a pCPU, `spent` went to this activity.
     pub(super) fn did(&mut self, spent: Nanos, activity: Activity, place: Place) {
         match activity {
             Activity::Retention => {
@@ -144,9 +145,9 @@ pub struct Task {
     pub state: TaskState,
     /// Since when, or since the accounts were last settled.
     pub(super) since: Nanos,
-    /// Up to when that is booked which hangs on its activity.
+    /// Up to when the accounts that depend on its activity are booked.
     pub(super) booked: Nanos,
-    /// How long its last waits for a pCPU took, handed to the meter when it runs.
+    /// Since when it has waited for a pCPU; the wait goes to the meter when it runs.
     pub(super) ready_since: Nanos,
     /// The pCPU whose runqueue it is on while ready or running, else the last one.
     pub(super) home: Option<PcpuId>,
@@ -154,19 +155,19 @@ pub struct Task {
     pub(super) last_ran: Option<PcpuId>,
     /// Its VM and number there, as its spec has them.
     vcpu: Option<(VmId, u32)>,
-    /// Was the pCPU taken from it, so that it pays for that when it runs again?
+    /// Was the pCPU taken from it, so that it is charged for that when it runs again?
     pub(super) preempted: bool,
     /// Which hardware thread it has, or had last.
     pub(super) place: Place,
     /// What it does with its hardware thread while it has one.
     pub(super) activity: Activity,
-    /// Its work since it got its pCPU, which advances once the switch to it is paid.
+    /// Its work since it got its pCPU, which advances once the switch to it is over.
     pub(super) progress: Progress,
     /// The progress at which the work it ordered is done; `Nanos::MAX`: none is ordered.
     pub(super) due: Nanos,
-    /// Or, on the clock, when it is to be asked what next whatever it has done.
+    /// The time at which, whatever work is done by then, it is to be asked what it does next.
     pub(super) due_at: Nanos,
-    /// The event of that.
+    /// The event of whichever comes first.
     pub(super) step: EventId,
     /// The progress up to which its instructions are counted.
     pub(super) counted: Nanos,
@@ -174,11 +175,11 @@ pub struct Task {
     pub(super) llc: LlcSeen,
     /// Its cycles while no SMT sibling interfered; a ns counts as one.
     pub(super) cycles: CyclesSeen,
-    /// What its present work is like, if it said so.
+    /// What its present work is like, if it said that.
     pub(super) profile: Option<Profile>,
     /// Its accounts.
     pub(super) totals: Totals,
-    /// Its accounts before those began anew.
+    /// Its accounts from before `totals` was reset.
     pub(super) earlier: Totals,
     /// What it is.
     pub spec: TaskSpec,
@@ -257,7 +258,8 @@ impl Task {
         self.booked = now;
     }
 
-    /// Time on a pCPU up to now under its present activity, beside the task on the SMT sibling.
+    /// Time on a pCPU up to now under its present activity, alongside the current task on the SMT
+    /// sibling.
     pub(super) fn unbooked(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.booked)
     }

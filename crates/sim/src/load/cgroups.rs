@@ -3,12 +3,12 @@
 //!
 //! A VM may have a cgroup of its own, and that may be within others (`machine.slice`). The keys are those
 //! of the kernel's cgroup v2 (Documentation/admin-guide/cgroup-v2.rst): `cpu.weight`, `cpu.idle`,
-//! `cpu.max`, `cpu.max.burst`. corun's dispatcher heeds them all, and so do CFS and EEVDF. Beside real-time
-//! VMs (`rr`) CFS knows what VMs' own cgroups weigh, as if all of these were in the root; Xen's Credit takes
-//! their `cpu.max` for caps.
+//! `cpu.max`, `cpu.max.burst`. corun's dispatcher heeds them all, and so do CFS and EEVDF. With real-time VMs (`rr`),
+//! CFS knows only the weights of VMs' own cgroups, as if all of these were in the root; Xen's Credit treats their
+//! `cpu.max` as caps.
 //!
-//! Within its VM's each vCPU may have a cgroup to itself, as libvirt makes them (`vcpu0`, `vcpu1` …): that limits each by
-//! itself (libvirt's `<quota>`). It weighs what the vCPU does.
+//! Within its VM's cgroup each vCPU may have a cgroup to itself, as libvirt makes them (`vcpu0`, `vcpu1` …), which
+//! limits that vCPU by itself (libvirt's `<quota>`). It weighs what the vCPU weighs.
 
 use corun_model::Nanos;
 
@@ -36,19 +36,19 @@ pub struct Cgroup {
     pub within: Option<usize>,
 }
 
-/// Those of a host.
+/// The cgroups of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
-    /// All there are besides the root and those of single vCPUs, outer ones first.
+    /// All cgroups except the root and those of single vCPUs, outer ones first.
     pub all: Vec<Cgroup>,
-    /// Each VM's own; `None`, or none said: its tasks are in the root.
+    /// Each VM's own cgroup; `None`, or no entry: its tasks are in the root.
     pub of_vms: Vec<Option<usize>>,
-    /// By VM: what limits the cgroup that each of its vCPUs has to itself. `None`, or none said: they have no such.
+    /// By VM: the limit of the cgroup that each of its vCPUs has to itself. `None`, or no entry: they have none.
     pub of_vcpus: Vec<Option<Quota>>,
 }
 
 impl Cgroup {
-    /// One in the root with this weight.
+    /// A cgroup in the root with this weight.
     pub fn weighing(weight: u32) -> Self {
         Self {
             weight,
@@ -60,7 +60,7 @@ impl Cgroup {
 }
 
 impl Quota {
-    /// The same as a cap, in whole percent of one pCPU, at least 1.
+    /// The quota as a cap, in whole percent of one pCPU, at least 1.
     pub fn percent(&self) -> u32 {
         let (time, period) = (u128::from(self.time), u128::from(self.period.max(1)));
         let percent = (time * 100 + period / 2) / period;
@@ -74,7 +74,7 @@ impl Cgroups {
         self.of_vm(vm).map(|group| group.weight)
     }
 
-    /// The same if nothing is known but what VMs' own ones weigh.
+    /// The cgroups if nothing is known but the weights of VMs' own ones.
     #[must_use]
     pub fn weights_only(&self) -> Self {
         let plain = |group: &Cgroup| Cgroup {
@@ -90,7 +90,7 @@ impl Cgroups {
         }
     }
 
-    /// What limits the cgroup that each vCPU of a VM has to itself, if they have such.
+    /// The limit of the cgroup that each vCPU of a VM has to itself, if they have such cgroups.
     pub fn of_each_vcpu(&self, vm: usize) -> Option<Quota> {
         self.of_vcpus.get(vm).copied().flatten()
     }

@@ -2,7 +2,7 @@
 //! What tasks want: the side of the simulation that makes demand.
 //!
 //! Two loads exist: modelled guests ([`crate::guest`]) and the demand of a recorded host
-//! ([`crate::replay`]). A load answers when its tasks run, stop or finish what they ordered, by
+//! ([`crate::replay`]). When its tasks run, stop or finish what they ordered, a load responds by
 //! calling the host's methods "for loads".
 
 mod cgroups;
@@ -23,11 +23,12 @@ pub struct VmInfo {
     pub name: String,
     /// Weight against other VMs (`cpu.weight`), `None`: its vCPUs count one by one.
     pub weight: Option<u32>,
-    /// Its core-scheduling cookie: only VMs of the same one may share a core; 0 is one, too.
+    /// Its core-scheduling cookie: only VMs with the same one may share a core; 0 is a cookie like
+    /// any other.
     pub cookie: u64,
     /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. Xen's Credit has caps.
     pub cap: u32,
-    /// Are its vCPUs real-time tasks, where the scheduler has such?
+    /// Are its vCPUs real-time tasks, if the scheduler knows such?
     pub realtime: bool,
 }
 
@@ -50,11 +51,11 @@ pub struct Achieved {
     pub spin: Nanos,
     /// Spent on interrupts and thread switches in the guest.
     pub kernel: Nanos,
-    /// Without a thread, as the guest's kernel sees it: the rest of the time is what it counts as
-    /// CPU use, time included in which the vCPU had no pCPU, unless it accounts for steal.
+    /// Time without a thread, as the guest's kernel sees it. It counts the rest of the time as CPU
+    /// use, including time in which the vCPU had no pCPU, unless it accounts for steal time.
     /// `None` for a load without guests.
     pub idle: Option<Nanos>,
-    /// Idle, but on a pCPU: polling in the guest or the host, or keeping its context.
+    /// Time idle, but on a pCPU: polling in the guest or the host, or keeping its context.
     pub idling: Nanos,
     /// Times a vCPU halted while it waited for a paravirtual spin lock.
     pub lock_halts: u64,
@@ -64,7 +65,7 @@ pub struct Achieved {
     pub thread_switches: u64,
     /// TLB shootdowns.
     pub shootdowns: u64,
-    /// How long they waited for the other vCPUs.
+    /// How long shootdowns waited for the other vCPUs.
     pub shootdown_waits: Waits,
     /// Halts for which the host polled.
     pub halt_polls: u64,
@@ -81,18 +82,18 @@ pub struct Achieved {
 pub struct AgentAchieved {
     /// Tasks moved from vCPUs whose slice was about to end.
     pub pushed: u64,
-    /// From vCPUs that were descheduled.
+    /// Tasks moved from vCPUs that were descheduled.
     pub pulled: u64,
-    /// From vCPUs whose slice was about to end to ones about to be active.
+    /// Tasks moved from vCPUs whose slice was about to end to ones about to be active.
     pub soon: u64,
-    /// From vCPUs with more than their part of I/O-bound tasks.
+    /// Tasks moved from vCPUs with more than their part of I/O-bound tasks.
     pub spread: u64,
-    /// What each of these moves cost the task: from when it was told to move (asleep then: from when
-    /// it woke) until it ran on its new vCPU.
+    /// What each of these moves cost the task: from when it was told to move (if it was asleep then: from when it woke)
+    /// until it ran on its new vCPU.
     pub costs: Waits,
     /// vCPU time of the agent itself, ns.
     pub work: Nanos,
-    /// How long vCPUs slept though they had computing to do, ns, summed over them.
+    /// How long vCPUs slept although they had computing to do, ns, summed over them.
     pub ballooned: Nanos,
 }
 
@@ -103,23 +104,23 @@ pub struct IoAchieved {
     pub operations: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// From the beginning of a read or write that had to wait until its thread runs again; those
-    /// that the guest's page cache answered do not count.
+    /// Times from the beginning of a read or write that had to wait until its thread ran again;
+    /// those that the guest's page cache answered do not count.
     pub waits: Waits,
-    /// Requests of its block layer that the guest heard the end of: reads, then writes. What is
-    /// read ahead counts as a read, whether or not a thread waits for it.
+    /// Requests of its block layer of whose end the guest has learnt: reads, then writes.
+    /// Read-ahead counts as a read, whether or not a thread waits for it.
     pub requests: [Requests; 2],
     /// I/O inactivity, ns, summed over the VM's I/O threads (those with a read or write in their
-    /// program): an I/O thread is inactive while it could run, or the last request that it waits
-    /// for is done and its interrupt posted, but the vCPU that it is on (that has the interrupt)
-    /// wants a pCPU and has none. So vMigrater defines it (USENIX ATC 2018, §5.3): the time that
-    /// I/O-bound tasks "run" on descheduled vCPUs.
+    /// program): an I/O thread is inactive while it could run, or while the last request that it
+    /// waits for is done and its interrupt posted, but the vCPU that it is on (or that has the
+    /// interrupt) wants a pCPU and has none. This is vMigrater's definition (USENIX ATC 2018,
+    /// §5.3): the time that I/O-bound tasks "run" on descheduled vCPUs.
     pub inactivity: Nanos,
     /// Number of those threads.
     pub threads: usize,
 }
 
-/// Requests of a block layer, as `/sys/block/*/stat` of Linux has them: from when the guest issues one until it
+/// Requests of a block layer, as Linux counts them in `/sys/block/*/stat`: from when the guest issues one until it
 /// takes the interrupt of its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
@@ -145,21 +146,21 @@ pub struct DeviceOutcome {
     pub totals: crate::device::disk::Totals,
 }
 
-/// What came of it that a spinning vCPU wanted to let a sibling go first.
+/// What came of a spinning vCPU's offer to let a sibling go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It does.
+    /// The sibling goes first.
     Taken,
-    /// The scheduler would not have it.
+    /// The scheduler refused.
     Refused,
-    /// Neither shares its pCPU with another task: nothing is gained.
+    /// Neither vCPU shares its pCPU with another task: nothing would be gained.
     Pointless,
 }
 
 /// The demand of all tasks.
 ///
 /// All methods are called with the host at the time of the event. `step`, `run` and `stop` concern
-/// one task; the load must not assume anything of the others but what it was told.
+/// one task; the load must not assume anything about the others beyond what it was told.
 pub trait Load {
     /// The VMs, in the order of their ids.
     fn vms(&self) -> Vec<VmInfo>;
@@ -175,8 +176,7 @@ pub trait Load {
     /// The run begins: wake what wants to run, set timers.
     fn start(&mut self, host: &mut Host);
 
-    /// I/O events and pause-loop exits of `task` since the run began, as far as it is a vCPU of which
-    /// these are known.
+    /// I/O events and pause-loop exits of `task` since the run began, if it is a vCPU and they are known.
     fn signals(&self, task: TaskId) -> Signals {
         let _ = task;
         Signals::default()
@@ -192,7 +192,7 @@ pub trait Load {
     /// [`Host::block`].
     fn step(&mut self, host: &mut Host, task: TaskId);
 
-    /// The host looks for a sibling that `task`, which spins, may wait for: `offer` has it go first.
+    /// The host looks for a sibling that `task`, which spins, may be waiting for: `offer` lets that one go first.
     fn on_spin(
         &mut self,
         host: &mut Host,
@@ -202,14 +202,14 @@ pub trait Load {
         let _ = (host, task, offer);
     }
 
-    /// Another task wants the pCPU of `task`, for which the host polls, or where its context is
-    /// retained as told.
+    /// Another task wants the pCPU of `task`, for which the host polls, or whose context is
+    /// retained there as the policy says.
     fn crowded(&mut self, host: &mut Host, task: TaskId) {
         let _ = (host, task);
     }
 
-    /// The scheduler wants another task on the pCPU of `task`, for which the host polls: the load ends
-    /// the poll, after which `task` waits; or it goes on, and asks for a schedule when it ends.
+    /// The scheduler wants another task on the pCPU of `task`, for which the host polls: the load ends the poll, after
+    /// which `task` waits; or it lets the poll go on, and asks for a reschedule when that ends.
     fn end_poll(&mut self, host: &mut Host, task: TaskId) {
         let _ = (host, task);
     }

@@ -67,14 +67,14 @@ impl Patterns {
         }
     }
 
-    /// On a host with these cgroups.
+    /// Puts the tasks on a host with these cgroups.
     #[must_use]
     pub fn in_cgroups(mut self, cgroups: Cgroups) -> Self {
         self.cgroups = cgroups;
         self
     }
 
-    /// From `time` on everybody goes to sleep for good, hogs included.
+    /// From `time` on all tasks go to sleep for good, hogs included.
     #[must_use]
     pub fn quiet_from(mut self, time: Nanos) -> Self {
         self.quiet_from = time;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a recording to what the replay needs: bursts with causes, and each waker's points.
 //!
-//! A recording tells the waker of a burst and how much work the waker had done by then. The
+//! For each burst a recording has its waker and how much work the waker had done by then. The
 //! replay needs the reverse: for each task the points in its work at which it wakes others, in
 //! order, each within one of its bursts. A point at the seam of two bursts (the waker had just
-//! blocked, or was just woken: the same amount of work) belongs to the burst during which the
-//! wakee was woken; the times of the recording tell.
+//! blocked, or was just woken: the same amount of work) belongs to the burst during which the wakee
+//! was woken, as the recorded times show.
 
 use super::{Spinning, names};
 use crate::host::TaskSpec;
@@ -20,9 +20,9 @@ pub(super) struct Demand {
     pub vms: Vec<VmInfo>,
     /// Length of the recording, ns; at least 1.
     pub duration: Nanos,
-    /// Wake-ups whose waker cannot be what the recording says; they come from outside.
+    /// Wake-ups that cannot come from the recorded waker; they are replayed as coming from outside.
     pub unknown_wakers: u64,
-    /// Last bursts that were cut by the recording's end.
+    /// Last bursts that the recording's end cut short.
     pub cut: u64,
 }
 
@@ -37,9 +37,10 @@ pub(super) struct TaskDemand {
     pub points: Vec<Point>,
     /// What follows the last piece.
     pub end: End,
-    /// It wanted a pCPU for so long at the end that it counts as wanting one for ever.
+    /// Did it want a pCPU for so long at the end that it counts as wanting one for ever?
     pub hog: bool,
-    /// How long it waits before it starts again from its first piece, if nothing else tells, ns.
+    /// How long it waits before it starts again from its first piece, if nothing else determines
+    /// that, ns.
     pub seam: Nanos,
     /// How long it may have waited after its last burst in the recording, ns.
     pub tail: Nanos,
@@ -101,7 +102,7 @@ pub fn replay_order(recording: &Recording) -> Vec<TaskId> {
 }
 
 impl Demand {
-    /// Of a recording, for a host with `pcpus` pCPUs.
+    /// The demand of a recording, for a host with `pcpus` pCPUs.
     pub fn of(recording: &Recording, pcpus: u32, spinning: Spinning) -> Self {
         let order = replay_order(recording);
         let mut place = vec![usize::MAX; order.len()];
@@ -155,7 +156,7 @@ fn vms(recording: &Recording) -> Vec<VmInfo> {
     recording.vms.iter().map(info).collect()
 }
 
-/// A burst that claims a waker which cannot have been it is woken from outside; counts it.
+/// A burst whose recorded waker cannot have woken it is woken from outside instead; counts it.
 fn unusable(task: &Task, compiled: &mut TaskDemand, number: usize) -> u64 {
     let claimed = task.bursts.get(number).map(|burst| burst.wake);
     if !matches!(claimed, Some(WakeCause::Task { .. })) {
@@ -176,7 +177,7 @@ fn task_demand(recording: &Recording, task: &Task, pcpus: u32, spinning: Spinnin
     for piece in &mut pieces {
         piece.work = work(task, spinning, piece.work);
     }
-    // Only the first can be there from the beginning.
+    // Only the first piece can be there from the beginning.
     for piece in pieces.iter_mut().skip(1) {
         if piece.cause == Cause::Start {
             piece.cause = Cause::After(0);
@@ -207,13 +208,13 @@ fn task_demand(recording: &Recording, task: &Task, pcpus: u32, spinning: Spinnin
     }
 }
 
-/// So much of the CPU time that a task used was work.
+/// How much of the CPU time that a task used was work.
 fn work(task: &Task, spinning: Spinning, used: Nanos) -> Nanos {
     let (run, contested) = (task.observed.run, task.observed.contested);
     match spinning {
         Spinning::Waste if run > 0 => {
             let kept = u128::from(run - contested.min(run));
-            // At most what was used, which is 64 bits.
+            // At most `used`, which has 64 bits.
             (u128::from(used) * kept / u128::from(run)) as Nanos
         }
         _ => used,
@@ -256,8 +257,8 @@ fn spec(recording: &Recording, task: &Task, pcpus: u32) -> TaskSpec {
     }
 }
 
-/// All pCPUs, but one for the kernel's own per-CPU threads, whose names say which. Those of pCPUs
-/// that the host of the replay does not have run anywhere.
+/// All pCPUs; for the kernel's own per-CPU threads only the one in their name. Threads of pCPUs
+/// that the replay's host does not have may run anywhere.
 fn allowed(task: &Task, pcpus: u32) -> PcpuSet {
     let everywhere = PcpuSet::first(pcpus);
     if task.role != Role::Host {
@@ -287,7 +288,7 @@ impl Progress {
     }
 
     /// The waker of a burst and the place of the wake-up in its work; `None` if no task woke it,
-    /// or none that did anything in the recording.
+    /// or one that did nothing in the recording.
     fn point(&self, recording: &Recording, burst: &Burst) -> Option<(TaskId, Point)> {
         let WakeCause::Task { waker, waker_work } = burst.wake else {
             return None;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How well a replay under the recorded host's own scheduler matches the recording.
 //!
-//! A what-if is as good as the replay's picture of what was. So the recording is first replayed
-//! under a model of the scheduler that ran, and every figure is set beside the recorded one. Errors
-//! have two sources that this check cannot tell apart: the replay of the demand, and the model of
-//! the scheduler.
+//! A what-if is only as good as the replay's picture of what really happened. So the recording is
+//! first replayed under a model of the scheduler that ran, and every figure is compared with the
+//! recorded one. Errors have two sources that this check cannot distinguish: the replay of the
+//! demand, and the model of the scheduler.
 
 use super::demand::replay_order;
 use super::note::{ReplayNote, limits};
@@ -47,8 +47,8 @@ pub struct Figures {
     pub run: Compared,
     /// Time wanting a pCPU, ns.
     pub ready: Compared,
-    /// Time wanting none, ns. A task that did not exist yet or any more counts as waiting in the
-    /// replay, and not at all in the recording.
+    /// Time wanting none, ns. A task that did not exist yet or no longer existed counts as waiting
+    /// in the replay, and not at all in the recording.
     pub wait: Compared,
     /// Times it was given a pCPU. Switches to idle are not among them.
     pub switches: Compared,
@@ -58,7 +58,7 @@ pub struct Figures {
 }
 
 /// The error of all vCPUs together: the absolute errors of every vCPU, summed, divided by the sum
-/// of the recorded figures. 0 is perfect; 0.1 reads "off by 10 % on average, large ones weigh
+/// of the recorded figures. 0 is perfect; 0.1 means "off by 10 % on average, large figures weighing
 /// more". `None` where nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overall {
@@ -70,7 +70,7 @@ pub struct Overall {
     pub switches: Option<f64>,
 }
 
-/// A replay beside its recording.
+/// A replay compared with its recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fidelity {
     /// Every vCPU, by VM and number.
@@ -81,7 +81,7 @@ pub struct Fidelity {
     pub host: Figures,
     /// Share of (pCPU × time) with two or more siblings on the runqueue, 0–1.
     pub stacking: Compared,
-    /// In one line.
+    /// Everything in one line.
     pub overall: Overall,
     /// What to know before trusting a what-if.
     pub notes: Vec<ReplayNote>,

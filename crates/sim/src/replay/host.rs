@@ -9,7 +9,7 @@ use corun_recording::{Burst, Recording, Role, WakeCause};
 /// A host to replay a recording on.
 #[derive(Clone, Debug)]
 pub struct SuggestedHost {
-    /// One LLC domain and one thread per core: recordings do not tell the topology.
+    /// One LLC domain and one thread per core: recordings do not contain the topology.
     pub params: HostParams,
     /// Where `params.hz` comes from.
     pub hz: Source,
@@ -22,22 +22,24 @@ pub struct SuggestedHost {
 pub enum Source {
     /// The recording shows it, by this many wake-ups.
     Seen(usize),
-    /// Too little is recorded: a usual value.
+    /// Too little is recorded: a usual value is assumed.
     Assumed,
 }
 
 /// Tick rates that kernels are built with, the lowest first: a host with 100 Hz also wakes on
 /// the grid of 1000 Hz.
 const RATES: [u32; 4] = [100, 250, 300, 1000];
-/// Assumed where nothing is seen: Debian's and Ubuntu's kernels up to 2024.
+/// Assumed where nothing is seen: the rate of Debian's and Ubuntu's kernels up to 2024.
 const USUAL_RATE: u32 = 250;
 /// Fewer wake-ups than this show nothing.
 const ENOUGH: usize = 30;
-/// Wake-ups taken of each task: one that sleeps for many ticks each time shows a slower grid.
+/// How many wake-ups of each task are used: a task that sleeps for many ticks each time shows a
+/// slower grid.
 const PER_TASK: usize = 10;
-/// Chance of seeing a grid where there is none: e to the power of minus this (Rayleigh's test).
+/// The chance of seeing a grid where there is none is e to the power of minus this (Rayleigh's
+/// test).
 const SURE: f64 = 14.0;
-/// Below this share of idle time, wake-ups onto idle pCPUs cannot be made out among the others.
+/// Below this share of idle time, wake-ups onto idle pCPUs cannot be identified among the others.
 const IDLE_ENOUGH: f64 = 0.05;
 
 /// The recorded host, with what the recording does not show set to usual values.
@@ -54,7 +56,7 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
             tick_skew: false,
             idle_states: Vec::new(),
             costs,
-            // What tasks did to each other then is in the recorded times.
+            // How tasks slowed each other down is already in the recorded times.
             hardware: HardwareParams::UNSHARED,
         },
         hz: hz_source,
@@ -65,8 +67,8 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
 /// What scheduling costs in the replay of this recording, ns.
 ///
 /// A switch costs nothing extra, nor does a migration: recorded CPU times begin with the switch to
-/// the task and so hold its cost already. Waking an idle pCPU is not in them; it is estimated from
-/// the quickest wake-ups.
+/// the task and so already contain its cost. The cost of waking an idle pCPU is not in them; it is
+/// estimated from the quickest wake-ups.
 fn costs(recording: &Recording) -> (Costs, Source) {
     let usual = Costs {
         switch: 0,
@@ -86,8 +88,8 @@ fn costs(recording: &Recording) -> (Costs, Source) {
 }
 
 /// The median time from waking to running where the pCPU was idle, and how many such wake-ups
-/// there were. Which ones these are is not recorded; but at least as large a share of all
-/// wake-ups as of the time is idle, and they are the quickest.
+/// there were. Which wake-ups these are is not recorded; but their share of all wake-ups is at
+/// least the idle share of time, and they are the quickest.
 fn idle_latency(recording: &Recording) -> Option<(Nanos, usize)> {
     let pcpus = &recording.observed.pcpus;
     let idle: Nanos = pcpus.iter().map(|cpu| cpu.idle).sum();
@@ -106,7 +108,7 @@ fn idle_latency(recording: &Recording) -> Option<(Nanos, usize)> {
     waits.get(quickest / 2).map(|&median| (median, quickest))
 }
 
-/// Kernel threads that sleep for so many ticks are woken on the grid of the ticks.
+/// Kernel threads that sleep for a number of ticks are woken on the grid of the ticks.
 fn tick_rate(recording: &Recording) -> (u32, Source) {
     let woken = |burst: &&Burst| matches!(burst.wake, WakeCause::External { .. });
     let times: Vec<Nanos> = recording
@@ -123,7 +125,7 @@ fn tick_rate(recording: &Recording) -> (u32, Source) {
     }
 }
 
-/// Rayleigh's statistic of the times' phases in `period`: about 1 for times that know nothing of
+/// Rayleigh's statistic of the times' phases in `period`: about 1 for times that are independent of
 /// it, up to their number for times that all have the same phase.
 fn alignment(times: &[Nanos], period: Nanos) -> f64 {
     let (mut x, mut y) = (0.0, 0.0);

@@ -3,15 +3,15 @@
 
 use corun_model::Nanos;
 
-/// A replay's own accounts, beside the host's.
+/// A replay's own accounts, in addition to the host's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Per VM, in the order of their ids.
     pub vms: Vec<VmReplay>,
     /// Wake-ups that came before the task had blocked, so that it did not block.
     pub early: u64,
-    /// Tasks released from a circle of tasks that waited for each other: more than a few mean
-    /// that the recording contradicts itself.
+    /// Tasks released from a cycle of tasks that waited for each other: more than a few mean that
+    /// the recording contradicts itself.
     pub released: u64,
     /// Wake-ups whose recorded waker never ran in the recording; replayed as coming from outside.
     pub unknown_wakers: u64,
@@ -26,10 +26,10 @@ pub struct VmReplay {
     pub beyond: Nanos,
     /// Bursts completed.
     pub bursts: u64,
-    /// vCPU time after the recorded demand was used up, ns summed over vCPUs: what the VM did
-    /// then is more of the same ([`super::Beyond::Repeat`]) or nothing ([`super::Beyond::Wait`]),
-    /// not what was recorded. A vCPU that wanted a pCPU during the whole second half of the
-    /// recording never counts: its demand has no end to see. Counts from the beginning of the
+    /// vCPU time after the recorded demand was used up, ns summed over vCPUs: what the VM did then
+    /// was more of the same ([`super::Beyond::Repeat`]) or nothing ([`super::Beyond::Wait`]), not
+    /// what was recorded. A vCPU that wanted a pCPU during the whole second half of the
+    /// recording never counts: its demand has no visible end. Counts from the beginning of the
     /// run, without a warm-up's reset.
     pub exhausted: Nanos,
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The replay as a load: tasks step from point to point through their recorded bursts.
 //!
-//! A running task is stopped at the next thing that happens in its work: a wake-up it gives, or
-//! the end of its burst. Each burst counts the turns for which its wake-up has come; a task that
-//! ends a burst goes on if the next one's wake-up is there already, else it blocks and waits for
-//! it. A turn is one pass through the recorded demand; wake-ups bind bursts of the same turn.
+//! A running task is stopped at the next thing that happens in its work: a wake-up it gives, or the
+//! end of its burst. Each burst counts the turns for which its wake-up has come; a task that ends a
+//! burst goes on if the next burst's wake-up is there already, else it blocks and waits for it. A
+//! turn is one pass through the recorded demand; wake-ups connect bursts of the same turn.
 
 use super::demand::{Cause, Demand, End, Point};
 use super::ledger::{ReplayReport, VmReplay};
@@ -17,8 +17,8 @@ use corun_recording::Recording;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How many times faster than recorded a task may repeat its demand before it is stopped: keeps a
-/// task that does nearly nothing in its turn from keeping the simulation busy for ever.
+/// How many times faster than recorded a task may repeat its demand before it is stopped: prevents
+/// a task that does nearly nothing in its turn from keeping the simulation busy for ever.
 const MAX_SPEEDUP: u64 = 64;
 
 /// A recorded host's demand as a [`Load`]. Clones share one state, so that the report can be had
@@ -76,7 +76,7 @@ enum Doing {
     Meeting,
     /// Wants or has a pCPU for its piece.
     Awake,
-    /// As awake, without an end: what it wants was not recorded any more.
+    /// As awake, without an end: its demand goes beyond the recording.
     Endless,
     /// Never wants a pCPU again.
     Over,
@@ -97,7 +97,7 @@ struct Run {
     since: Option<Nanos>,
     /// Per piece: turns for which its wake-up has come.
     woken: Vec<u64>,
-    /// When it ran out of recorded demand. A hog never does: it wanted more all the time.
+    /// When it ran out of recorded demand. A hog never does: it always wanted more.
     out_at: Option<Nanos>,
 }
 
@@ -120,7 +120,7 @@ struct State {
 
 impl State {
     fn start(&mut self, host: &mut Host) {
-        // Those that had a pCPU come first, so that they have it again.
+        // Tasks that had a pCPU come first, so that they get one again.
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by_key(|&task| !self.demand.tasks[task].ran_at_start);
         for &task in &order {
@@ -214,7 +214,7 @@ impl State {
         self.end_piece(host, task);
     }
 
-    /// Is the sibling that `task` is to wake at this point still on its way to where it waited for that?
+    /// Is the sibling that `task` is to wake at this point still on its way to where it waits for that?
     fn is_to_come(&self, task: usize, point: Point) -> bool {
         let vm = |task: usize| self.demand.tasks[task].spec.vcpu.map(|(vm, _)| vm);
         let meet = vm(task).is_some_and(|vm| self.options.meeting.contains(&vm));
@@ -224,7 +224,7 @@ impl State {
         meet && vm(task) == vm(point.wakee) && goes_on && on_its_way
     }
 
-    /// `task` has come to where it waits next, or nowhere any more: siblings that waited for it to come there go on.
+    /// `task` has come to where it waits next, or is to wait no more: siblings that waited for it to come there go on.
     fn meet(&mut self, host: &mut Host, task: usize) {
         if self.options.meeting.is_empty() {
             return;
@@ -233,7 +233,7 @@ impl State {
             if self.runs[waiting].state != Doing::Meeting {
                 continue;
             }
-            // Who comes last does not wait.
+            // The task that comes last does not wait.
             while let Some(point) = self.meets(waiting) {
                 self.runs[waiting].point += 1;
                 self.deliver(host, waiting, point);
@@ -249,7 +249,7 @@ impl State {
         }
     }
 
-    /// The next wake-up that a task is to give where it is now, if who is woken has come there.
+    /// The next wake-up that a task is to give where it is now, if the task to be woken is there.
     fn meets(&self, task: usize) -> Option<Point> {
         let point = self.next_point(task)?;
         (self.is_due(task, point) && !self.is_to_come(task, point)).then_some(point)
@@ -298,8 +298,8 @@ impl State {
         self.proceed(host, task, seam);
     }
 
-    /// The piece is set: begins it, or blocks until its wake-up. `seam` is the wait where that is
-    /// not the piece's own: at the seam of two turns.
+    /// The piece is set: begins it, or blocks until its wake-up. `seam` is the wait if it is not
+    /// the piece's own: at the seam of two turns.
     fn proceed(&mut self, host: &mut Host, task: usize, seam: Option<Nanos>) {
         self.meet(host, task);
         let (piece, turn) = (self.runs[task].piece, self.runs[task].turn);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose siblings meet where one wakes the other, as at a barrier.
+//! Which VMs' siblings meet when one wakes the other, as at a barrier.
 //!
-//! A recording shows which vCPU woke which and how much each had done by then. It does not show whether the waker would have
-//! waited, had it come first: whoever was woken had been there before. Where siblings meet it would; where one hands work or a
-//! lock to the other it would not ([`Options::meeting`](super::Options::meeting)).
+//! A recording shows which vCPU woke which and how much each had done by then. It does not show whether the waker would
+//! have waited, had it come first: the woken vCPU had always been there before. Where siblings meet, the waker would
+//! have waited; where one hands work or a lock to the other, it would not
+//! ([`Options::meeting`](super::Options::meeting)).
 //!
-//! But siblings that meet do a round each between two wake-ups: one does what the other does, and about the same each time.
-//! Those that share a lock or a queue wake each other when it happens to be taken or empty. So two numbers tell them apart, of
-//! the work of two siblings between two wake-ups among them, each in parts of its mean: by how much the two differ, and by how
-//! much each varies (standard deviations). On two and four pCPUs beside two VMs that compute (simulated, 3 s under `eevdf`),
-//! rounds of barriers ±20 % had 0.1 to 0.2 and 0.1 to 0.9, mutexes 0.2 to 0.7 and 0.8 to 3.3, queues 0.6 to 0.9 and 0.8 to 1.3,
-//! requests and replies 2.1 and 1.1; in the testbed a barrier had 0.3 and 0.4 to 0.5, a guest's futexes 2.0 and 2.0. Rounds that
-//! differ by more than half are not recognised.
+//! But siblings that meet do a round each between two wake-ups: one does as much as the other, and about the same each
+//! time. Siblings that share a lock or a queue wake each other when it happens to be taken or empty. So two numbers
+//! distinguish them, computed from the work of two siblings between two wake-ups among them, each relative to its mean:
+//! by how much the two differ, and by how much each varies (standard deviations). On two and four pCPUs shared with two
+//! VMs that compute (simulated, 3 s under `eevdf`), rounds of barriers ±20 % had 0.1 to 0.2 and 0.1 to 0.9, mutexes 0.2
+//! to 0.7 and 0.8 to 3.3, queues 0.6 to 0.9 and 0.8 to 1.3, requests and replies 2.1 and 1.1; in the testbed a barrier
+//! had 0.3 and 0.4 to 0.5, a guest's futexes 2.0 and 2.0. Rounds that differ by more than half are not recognised.
 
 use corun_model::{Nanos, TaskId, VmId};
 use corun_recording::{Recording, Role, WakeCause};
@@ -21,18 +22,19 @@ use std::collections::{BTreeMap, BTreeSet};
 const ALIKE: f64 = 1.0 / 3.0;
 /// Each of two siblings that meet varies by less (a choice, see above).
 const STEADY: f64 = 1.0;
-/// Fewer wake-ups between two siblings tell nothing.
+/// Fewer wake-ups between two siblings show nothing.
 const FEW: usize = 20;
 
-/// A wake-up of one of two siblings by the other: the work that both had done by then, ns, the one with the lower number first.
+/// A wake-up of one of two siblings by the other: the work that both had done by then, ns, the one with the lower
+/// number first.
 type Work = [Nanos; 2];
 
-/// VMs of which two siblings at least wake each other more than a few times.
+/// VMs in which at least two siblings wake each other more than a few times.
 pub fn can_meet(recording: &Recording) -> BTreeSet<VmId> {
     pairs(recording).into_iter().map(|(vm, _)| vm).collect()
 }
 
-/// VMs whose siblings seem to meet: most pairs of those that wake each other.
+/// VMs whose siblings seem to meet: most of the pairs that wake each other do.
 pub fn seem_to_meet(recording: &Recording) -> BTreeSet<VmId> {
     let mut votes: BTreeMap<VmId, i64> = BTreeMap::new();
     for (vm, wakeups) in pairs(recording) {
@@ -42,7 +44,8 @@ pub fn seem_to_meet(recording: &Recording) -> BTreeSet<VmId> {
     most.map(|(vm, _)| vm).collect()
 }
 
-/// The wake-ups of each two siblings that wake each other more than a few times, in order of time.
+/// For each pair of siblings that wake each other more than a few times, their wake-ups in order of
+/// time.
 fn pairs(recording: &Recording) -> Vec<(VmId, Vec<Work>)> {
     let mut found: BTreeMap<(VmId, TaskId, TaskId), Vec<(Nanos, Work)>> = BTreeMap::new();
     let vm = |task: TaskId| match recording.task(task)?.role {
@@ -74,7 +77,8 @@ fn pairs(recording: &Recording) -> Vec<(VmId, Vec<Work>)> {
         .collect()
 }
 
-/// Do two siblings do as much as each other, and about the same each time, between these wake-ups?
+/// Between these wake-ups, does each of two siblings do as much as the other, and about the same
+/// each time?
 fn go_round(wakeups: &[Work]) -> bool {
     let between = |of: usize| {
         let done = wakeups

@@ -14,12 +14,12 @@
 //!   its next burst without blocking (unless siblings [meet](Options::meeting)).
 //!
 //! A burst waits for exactly the wake-up it was recorded with, so that no policy can do work whose
-//! cause has not happened. As causes come before effects in a recording, these dependencies form
-//! no cycle; a contradictory recording might, and such a cycle is broken and counted
+//! cause has not happened. As causes come before effects in a recording, these dependencies form no
+//! cycle; in a contradictory recording they might, and such a cycle is broken and counted
 //! ([`ReplayReport::released`]).
 //!
-//! A faster policy runs out of recorded demand before the replay ends. [`Beyond`] says what then
-//! happens; in either case the time that rests on it is reported per VM
+//! A faster policy runs out of recorded demand before the replay ends. [`Beyond`] says what happens
+//! then; in either case the time that depends on this choice is reported per VM
 //! ([`VmReplay::exhausted`]).
 //!
 //! ```no_run
@@ -62,7 +62,7 @@ pub use note::{ReplayNote, limits};
 use corun_model::VmId;
 use std::collections::BTreeSet;
 
-/// What a task does that has used up its recorded demand before the replay ends.
+/// What a task does after it has used up its recorded demand before the replay ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Beyond {
     /// It starts again with its first burst: more of the same. Work that needs a sibling still
@@ -70,21 +70,21 @@ pub enum Beyond {
     /// recording, and the default.
     #[default]
     Repeat,
-    /// It waits. A VM then never gets more work done than was recorded, and what it leaves goes
-    /// to others. Only tasks that wanted a pCPU during the whole second half of the recording
-    /// and did not get enough of it go on.
+    /// It waits. A VM then never gets more work done than was recorded, and the time it does not
+    /// use goes to others. Only tasks that wanted a pCPU during the whole second half of the
+    /// recording and did not get enough of it go on.
     Wait,
 }
 
-/// What vCPUs did while a sibling was kept from running, which a recording does not tell.
+/// What vCPUs did while a sibling was kept from running, which a recording does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spinning {
     /// Work, like all other CPU time: the default.
     #[default]
     Work,
-    /// Nothing but spinning for that sibling, and none of it comes again: each burst of a vCPU is
-    /// shorter by the part that such time is of the vCPU's run time
-    /// ([`corun_recording::TaskObserved::contested`]). The other extreme: no policy can leave less to do.
+    /// Nothing but spinning for that sibling, and none of it recurs: each burst of a vCPU is shortened by the share of
+    /// such time in the vCPU's run time ([`corun_recording::TaskObserved::contested`]). The other extreme: no policy
+    /// can leave less to do.
     Waste,
 }
 
@@ -95,9 +95,10 @@ pub struct Options {
     pub beyond: Beyond,
     /// What part of the recorded CPU time was work.
     pub spinning: Spinning,
-    /// VMs whose siblings meet where one wakes the other, as at a barrier: who gets there before the other waits for it, and
-    /// whoever comes last wakes the other. So nobody runs ahead of a sibling by more than when it was recorded. In other
-    /// VMs who wakes goes on, as who hands work over does, and the other will not wait. A recording
-    /// does not tell which of both is right, but [work between wake-ups](seem_to_meet) hints at it.
+    /// VMs whose siblings meet when one wakes the other, as at a barrier: the one that gets there first waits for the
+    /// other, and the one that comes last wakes it. So no vCPU runs further ahead of a sibling than when it was
+    /// recorded. In other VMs the waker goes on, as when it hands work over, and a sibling that comes later will not
+    /// wait. A recording does not show which of the two is right, but [work between wake-ups](seem_to_meet) hints at
+    /// it.
     pub meeting: BTreeSet<VmId>,
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the names of kernel threads tell of their affinity and weight.
+//! What the names of kernel threads tell about their affinity and weight.
 //!
-//! The recording's model carries neither. For most tasks the usual values do; for the kernel's own
-//! threads they are far off: `khugepaged` is always at nice 19, and one that scans all the time at
-//! nice 0 would take a third of a pCPU that it never had.
+//! The recording's model contains neither. For most tasks the usual values suffice; for the
+//! kernel's own threads they are far off: `khugepaged` is always at nice 19, and if it scanned all
+//! the time at nice 0 it would take a third of a pCPU that it never had.
 
 use corun_model::NEUTRAL_WEIGHT;
 
@@ -41,7 +41,7 @@ pub(super) fn weight(comm: &str) -> u32 {
     }
 }
 
-/// `kworker/0:1H`, with or without what it works at.
+/// `kworker/0:1H`, with or without what it works on.
 fn is_urgent_worker(comm: &str) -> bool {
     let Some((_, id)) = comm
         .strip_prefix("kworker/")

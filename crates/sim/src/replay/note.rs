@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording cannot tell, and what the replay therefore assumes.
+//! What a recording cannot show, and what the replay therefore assumes.
 
 use super::Spinning;
 use super::demand::Demand;
@@ -7,12 +7,12 @@ use corun_model::counted;
 use corun_recording::{Recording, Role, WakeCause};
 use std::fmt;
 
-/// A limit of a replay. `Display` says it in a sentence for users.
+/// A limit of a replay. `Display` states it in a sentence for users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReplayNote {
     /// What goes on inside guests is not recorded.
     GuestScheduling,
-    /// Spinning is taken for work.
+    /// Spinning is treated as work.
     Spinning {
         /// Known to be halt polling, share of the vCPUs' CPU time, 0–1.
         polled: f64,
@@ -20,13 +20,13 @@ pub enum ReplayNote {
         /// can have taken. Share of the vCPUs' CPU time, 0–1.
         contested: f64,
     },
-    /// Interrupt handlers are taken for work of the task they interrupted.
+    /// Interrupt handlers are treated as work of the task they interrupted.
     InterruptTime,
     /// Affinity and weights are not recorded.
     AffinityAndWeights,
     /// On which runqueues tasks waited at the beginning is not recorded.
     FirstPlaces,
-    /// Wake-ups from outside keep their recorded distance from the block before.
+    /// Wake-ups from outside keep their recorded distance in time from the task's last block.
     External {
         /// Their share of all wake-ups of vCPUs, 0–1.
         share: f64,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scheduler with another one inside, which does all or most of the work.
 
-/// Within an implementation of [`HostScheduler`](crate::sched::HostScheduler): these methods are those of the
-/// scheduler in this field. What is not listed has to be written, or is the trait's default, which
-/// does nothing: list what the inner one does.
+/// Within an implementation of [`HostScheduler`](crate::sched::HostScheduler): forwards these methods to the scheduler
+/// in this field. A method that is not listed has to be written, or else is the trait's default, which does nothing: so
+/// list whatever the inner scheduler implements.
 macro_rules! forward {
     ($to:tt: $($method:ident)*) => { $($crate::sched::forward::forward_one! { $to $method })* };
 }

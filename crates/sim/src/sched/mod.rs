@@ -2,8 +2,8 @@
 //! The host schedulers, which decide what runs.
 //!
 //! [`dispatcher`] runs corun's own C dispatcher under the sched_ext contract; the others are models
-//! of schedulers whose code cannot be shared (Linux' [`cfs`] and [`eevdf`], [`rr`]: the
-//! former with its real-time class, Xen's [`credit`]).
+//! of schedulers whose code cannot be shared (Linux' [`cfs`] and [`eevdf`]; [`rr`], which is CFS
+//! with Linux' real-time class; Xen's [`credit`]).
 
 pub mod cfs;
 pub mod credit;
@@ -20,8 +20,8 @@ use corun_model::{Nanos, PcpuId, Plan, TaskId, Turns};
 /// A host scheduler.
 ///
 /// The simulation keeps the states: when `wake` is called the task is ready, when `block` is called
-/// it is waiting and its pCPU is free. A scheduler that puts a ready task on a runqueue says so with
-/// [`Host::queue_on`] and asks for [`Host::resched`] where something should change.
+/// it is waiting and its pCPU is free. A scheduler that puts a ready task on a runqueue reports that with
+/// [`Host::queue_on`], and asks for [`Host::resched`] on a pCPU that should pick anew.
 pub trait HostScheduler {
     /// The host's VMs, in the order of their ids. Told once, before any task is added.
     fn know_vms(&mut self, vms: &[VmInfo]) {
@@ -34,7 +34,7 @@ pub trait HostScheduler {
         let _ = groups;
     }
 
-    /// A task exists from now on; it waits.
+    /// A task exists from now on; it begins by waiting.
     fn add(&mut self, host: &mut Host, task: TaskId);
 
     /// `task` became ready, woken from pCPU `waker` (`None`: by a device or timer).
@@ -53,19 +53,19 @@ pub trait HostScheduler {
     /// A timer set with [`Host::sched_timer`] fired.
     fn timer(&mut self, host: &mut Host, token: u64);
 
-    /// Does the host look for a sibling to yield to when a vCPU spins, as KVM does? Xen's lets
-    /// other tasks go first, whichever they are.
+    /// Does the host look for a sibling to yield to when a vCPU spins, as KVM does? In Xen such a
+    /// vCPU lets any other tasks go first.
     fn directs_yields(&self) -> bool {
         false
     }
 
-    /// Does the weight of a VM count once for each of its vCPUs, as Xen's has it, instead of once for all?
+    /// Does the weight of a VM count once for each of its vCPUs, as in Xen, instead of once for all of them?
     fn weighs_each_vcpu(&self) -> bool {
         false
     }
 
-    /// `task`, running on `cpu`, lets others go first: `to`, a ready task, wherever that waits
-    /// (`yield_to()`), or any task on its pCPU. False: it goes on.
+    /// `task`, running on `cpu`, lets others go first: the ready task `to` on whichever pCPU it
+    /// waits (`yield_to()`), or any task on its own pCPU. False: `task` goes on running.
     fn yield_pcpu(
         &mut self,
         host: &mut Host,
@@ -80,26 +80,26 @@ pub trait HostScheduler {
         let _ = (host, task);
     }
 
-    /// How long `task` was held back so far, ready, so that its siblings catch up: co-stop, ns.
+    /// How long the ready `task` was held back so far to let its siblings catch up: co-stop, ns.
     fn co_stopped(&self, now: Nanos, task: TaskId) -> Nanos {
         let _ = (now, task);
         0
     }
 
-    /// How long `task` wanted to run so far and was kept from it by a quota, ns.
+    /// How long a quota kept `task` from running so far although it wanted to, ns.
     fn throttled(&self, now: Nanos, task: TaskId) -> Nanos {
         let _ = (now, task);
         0
     }
 
     /// How the turns of `task` went since the run began, and which tasks woke it since `since`, as
-    /// far as the scheduler records that: policies that steer it may look at that.
+    /// far as the scheduler records that. For policies that steer the scheduler.
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
         let _ = (host, task, since);
         Turns::default()
     }
 
-    /// A policy's wishes. Schedulers that are not corun's have no ear for them.
+    /// Applies a policy's wishes. Schedulers that no policy steers ignore them.
     fn apply(&mut self, host: &mut Host, plan: &Plan) {
         let _ = (host, plan);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor; what
-//! they all have to stand is in [`shared`].
+//! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor; the
+//! tests that every scheduler has to pass are in [`shared`].
 
 pub(crate) mod shared;
 
@@ -21,7 +21,7 @@ use std::rc::Rc;
 pub(crate) enum Does {
     /// Computes without end, from this time on.
     Hog { from: Nanos },
-    /// Computes for this time and sleeps for good.
+    /// Computes for this time and then sleeps for good.
     Once { work: Nanos },
     /// Computes and sleeps for random times of these means, each within ±`spread` percent.
     Cycles {
@@ -33,7 +33,7 @@ pub(crate) enum Does {
     Spins { each: Nanos },
     /// Computes without end and wakes another task each time it has done so much.
     Sends { each: Nanos, to: u32 },
-    /// Keeps its pCPU at this.
+    /// Keeps its pCPU with this activity.
     Keeps(Activity),
     /// Computes for a time, wakes another task, and waits to be woken.
     Hands { work: Nanos, to: u32, first: bool },
@@ -137,7 +137,7 @@ impl Jobs {
         self
     }
 
-    /// The same, so much later.
+    /// The same, but beginning at `begin`.
     pub(crate) fn beginning_at(mut self, begin: Nanos) -> Self {
         self.begin = begin;
         self
@@ -276,7 +276,7 @@ impl Load for Jobs {
         }
     }
 
-    /// A thread that spins waits for any of the others.
+    /// A vCPU that spins may wait for any of the others.
     fn on_spin(
         &mut self,
         host: &mut Host,
@@ -316,8 +316,8 @@ impl Observer for Witness {
     fn finish(&mut self, _now: Nanos) {}
 }
 
-/// Looks over a scheduler's shoulder: affinity, one pCPU per task, no task lost, no pCPU left idle
-/// for longer than `patience` while a task that may use it waits elsewhere.
+/// Checks a scheduler: affinity, one pCPU per task, no task lost, no pCPU left idle for longer than
+/// `patience` while a task that may use it waits elsewhere.
 pub(crate) struct Audited<S> {
     pub(crate) sched: S,
     pub(crate) patience: Nanos,
@@ -375,7 +375,7 @@ impl<S: HostScheduler> Audited<S> {
     }
 }
 
-/// Which task is where, with what weight; running ones with a star.
+/// Which task is where, and with what weight; running ones are marked with a star.
 fn queues(host: &Host) -> String {
     let on = |cpu: PcpuId| -> Vec<String> {
         let here = |(_, task): &(TaskId, &Task)| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What every host scheduler has to stand: the same loads, by hand and at random.
+//! What every host scheduler has to pass: the same loads, by hand and at random.
 
 use super::{Audited, Does, Job, Jobs, Runs, Witness, host, run, run_shares};
 use crate::Simulation;
@@ -33,8 +33,8 @@ pub(crate) fn shares_follow_weights<S: HostScheduler + 'static>(
     }
 }
 
-/// As many hogs as pCPUs get one each, twice as many two each. Between nodes, shares may be off by
-/// `across_nodes`.
+/// As many hogs as pCPUs get one each; twice as many, two per pCPU. Between nodes, shares may be
+/// off by `across_nodes`.
 pub(crate) fn hogs_spread_evenly<S: HostScheduler + 'static>(
     name: &str,
     hz: u32,
@@ -161,8 +161,8 @@ fn job(bound: u32, equal: bool) -> impl Strategy<Value = Job> {
     )
 }
 
-/// Hosts of one to eight pCPUs with up to 23 tasks, bound not at all, some of them narrowly, or all
-/// of them anyhow.
+/// Hosts of one to eight pCPUs with up to 23 tasks: none bound, some bound narrowly, or all bound
+/// at random.
 pub(crate) fn scenes() -> impl Strategy<Value = Scene> {
     let jobs = (0u32..3, any::<bool>())
         .prop_flat_map(|(bound, equal)| prop::collection::vec(job(bound, equal), 1..24));
@@ -192,9 +192,9 @@ pub(crate) fn is_served<S: HostScheduler + 'static>(
     let weights: Vec<u32> = scene.jobs.iter().map(|job| job.weight).collect();
     let total: u32 = weights.iter().sum();
     let (outcome, _) = run(&params, audited, jobs, 0, 4 * SEC);
-    // A light task among heavy ones, or a small part of a VM, may be due after the run: the first of
-    // many that come at once is put back by a whole latency of CFS (START_DEBIT), 80 ms of its own
-    // time, which are 80 ms * total / weight of all.
+    // A light task among heavy ones, or a small part of a VM, may be due only after the run: the first of many that
+    // come at once is put back by a whole latency of CFS (START_DEBIT), 80 ms of its own virtual time, that is, 80 ms *
+    // total / weight of pCPU time.
     for ((name, _, totals), weight) in outcome.tasks.iter().zip(weights) {
         let due = weight >= 100 && weight * 20 >= total && !scene.grouped;
         let served = totals.run > 0 || totals.ready < 3 * SEC;
@@ -232,7 +232,7 @@ pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
     }
 }
 
-/// Beside hogs that take turns of 30 ms, one with micro slices of 5 ms has its share in turns of that length,
+/// Next to hogs that take turns of 30 ms, a vCPU with micro slices of 5 ms has its share in turns of that length,
 /// spread evenly over theirs, which go on after each.
 pub(crate) fn micro_slices_are_spread<S: HostScheduler + 'static>(
     name: &str,

@@ -14,18 +14,17 @@ pub(crate) enum Op {
     Unlock(u32),
     MutexLock(u32),
     MutexUnlock(u32),
-    /// Work of a group, which follows, and [`Op::GroupDone`] after that; threads that do not lead
-    /// skip both.
+    /// A group; its work follows, and then [`Op::GroupDone`]. Threads that do not lead skip both.
     Group {
         group: u32,
-        /// How long a waiting thread spins before it blocks; none: not at all.
+        /// How long a waiting thread spins before it blocks; `None`: not at all.
         spin: Option<Nanos>,
     },
     GroupDone(u32),
     Barrier(u32),
     SpinBarrier {
         barrier: u32,
-        /// How long it spins before it blocks; none: it never does.
+        /// How long it spins before it blocks; `None`: it never blocks.
         spin: Option<Nanos>,
     },
     ConditionBarrier {
@@ -49,7 +48,7 @@ pub(crate) enum Op {
     Request(u32),
     Reply(u32, u64),
     Transmit(u32, u64),
-    /// Waits on a condition; the mutex is let go meanwhile and taken again after.
+    /// Waits on a condition; the mutex is let go meanwhile and taken again afterwards.
     Wait {
         condition: u32,
         mutex: Option<u32>,
@@ -228,7 +227,7 @@ impl Writer<'_> {
     fn statement(&mut self, statement: &Statement, depth: u8) {
         match statement {
             Statement::Group { name, work, spin } => {
-                // Waits for it are told as those for a mutex of its name.
+                // Waits for the group are reported as waits for a mutex of its name.
                 let (group, spin) = (index(&mut self.names.mutexes, name), *spin);
                 self.ops.push(Op::Group { group, spin });
                 self.ops.push(Op::Compute(*work));
@@ -256,7 +255,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A statement that is one operation; `None`: it is more.
+    /// A statement that is a single operation; `None`: it is more than one.
     fn leaf(&mut self, statement: &Statement) -> Option<Op> {
         let names = &mut *self.names;
         Some(match statement {

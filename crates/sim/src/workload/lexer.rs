@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Splits program text into tokens with their places.
+//! Splits program text into tokens with their positions.
 
 use corun_model::time::MICRO;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) enum Token<'a> {
     /// A keyword or name.
     Word(&'a str),
-    /// Digits, with a point or a unit perhaps.
+    /// Digits, perhaps with a point or a unit.
     Number(&'a str),
     /// `±` or `+-`.
     PlusMinus,
@@ -18,7 +18,7 @@ pub(super) enum Token<'a> {
     Open,
     Close,
     Semicolon,
-    /// A character that is in no token.
+    /// A character that belongs to no token.
     Odd(char),
     End,
 }

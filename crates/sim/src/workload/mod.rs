@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a thread does: a small language of phases, and the benchmarks written in it.
 //!
-//! Problem: results hang on how guest threads compute, lock and wait for each other, so a reader
+//! Problem: results depend on how guest threads compute, lock and wait for each other, so a reader
 //! must be able to see that at a glance and to change it in a scenario file. A program is a list of
 //! statements, separated by `;` (optional after `}`); `#` begins a comment:
 //!
@@ -24,7 +24,8 @@
 //! }
 //! ```
 //!
-//! What it does to caches and to its SMT sibling holds from where it is said until it is said anew:
+//! What a thread does to caches and to its SMT sibling holds from where it is stated until it is
+//! stated anew:
 //!
 //! ```text
 //! memory 4MB 30/us;                   # works on 4 MiB, touching 30 cache lines per µs of work
@@ -48,10 +49,10 @@
 //! ```
 //!
 //! Names are shared by the threads of one VM. `loop N { … }` ends after N rounds, `loop { … }`
-//! never; a thread exits at the end of its program. What can be seen to be wrong in one program is
-//! refused by [`Program::parse`] — a loop that takes no time, waiting inside a spin lock, a lock
-//! inside itself, statements that are never reached — and what needs all programs of a VM by
-//! [`crate::guest::Guests::new`].
+//! never; a thread exits at the end of its program. [`Program::parse`] refuses what can be seen to
+//! be wrong in a single program — a loop that takes no time, waiting inside a spin lock, a lock
+//! inside itself, statements that are never reached — and [`crate::guest::Guests::new`] what needs
+//! all programs of a VM.
 
 mod code;
 mod lexer;
@@ -76,7 +77,7 @@ use corun_model::time::SEC;
 
 /// The longest program text, bytes.
 pub const MOST_TEXT: usize = 64 * 1024;
-/// In the program of several threads alike: the thread's number. In a client's port: its connection's.
+/// Stands for the thread's number in the program of several equal threads, and for the connection's in a client's port.
 pub const NUMBER: &str = "{i}";
 /// The most statements in a program.
 pub const MOST_STATEMENTS: usize = 4096;
@@ -107,7 +108,7 @@ pub struct DeclaredQueue {
     pub name: String,
     /// How many items it has room for.
     pub places: u32,
-    /// If that is said: how many items are left when senders who found it full are woken, all of them at once.
+    /// If declared: how many items are left when senders that found it full are woken, all of them at once.
     /// Linux wakes those of a Unix socket when a quarter of its buffer is left (`unix_writable()`).
     pub writable: Option<u32>,
 }
@@ -147,9 +148,8 @@ impl Program {
         any(&self.body)
     }
 
-    /// The same with its names in a room of their own, so that programs of two workloads in one VM
-    /// do not meet at each other's locks, barriers, conditions and queues. Ports stay what they are,
-    /// and so does what is counted.
+    /// The same with its names in a namespace of their own, so that programs of two workloads in one VM do not share
+    /// locks, barriers, conditions and queues. Ports stay what they are, and so does what is counted.
     #[must_use]
     pub fn within(&self, room: &str) -> Self {
         let inside = |name: &String| format!("{room}/{name}");
@@ -180,14 +180,15 @@ pub enum Statement {
     Lock(String, Vec<Statement>),
     /// Statements under a blocking lock.
     Mutex(String, Vec<Statement>),
-    /// Work that one thread does for all threads that have come until it begins; the others spin,
-    /// if it says for how long and that has mostly been enough, and then block until it is done.
+    /// Work that one thread does on behalf of all threads that have come before it begins; the
+    /// others spin, if the statement says for how long and that has mostly been enough, and then
+    /// block until it is done.
     Group {
         /// Its name.
         name: String,
-        /// Of the leader.
+        /// The leader's work.
         work: Length,
-        /// Of the others.
+        /// How long the others spin.
         spin: Option<Nanos>,
     },
     /// Waits, blocked, for all threads that name this barrier.
@@ -204,11 +205,11 @@ pub enum Statement {
     Recv(String),
     /// Repeats: so many times, or for ever.
     Loop(Option<u32>, Vec<Statement>),
-    /// So many units of work are finished; the unit's name if it has one.
+    /// Finishes so many units of work; the unit's name if it has one.
     Count(u32, Option<String>),
     /// What it works on from here on.
     Memory(Memory),
-    /// How its cycles divide from here on.
+    /// How its cycles divide up from here on.
     Mix(Mix),
     /// Reads from the VM's disk; blocks until the data is there.
     Read(Access),
@@ -226,17 +227,17 @@ pub enum Statement {
     Transmit(String, u64),
     /// Waits for a signal on a condition variable; the innermost `mutex` around is let go meanwhile.
     Wait(String),
-    /// Wakes one that waits on it; lost if none does.
+    /// Wakes one thread that waits on it; lost if none does.
     Signal(String),
-    /// Wakes all that wait on it.
+    /// Wakes all threads that wait on it.
     Broadcast(String),
-    /// Has all other vCPUs flush their TLBs, and waits for them.
+    /// Makes all other vCPUs flush their TLBs, and waits for them.
     Shootdown,
-    /// Sleeps until so much time after the thread was last due at this statement, at first after it
-    /// got there: a period of its own, which several threads of one program keep independently.
+    /// Sleeps until so much time after the thread was last due at this statement (the first time:
+    /// after it got there). Several threads of one program keep such periods independently.
     Every(Nanos),
-    /// Sleeps until so much time after a timer was last due, at first after the VM's start: a period
-    /// that all statements and threads which name the timer move on together, as rt-app's do.
+    /// Sleeps until so much time after a timer was last due (the first time: after the VM's start). All statements and
+    /// threads that name the timer move its period on together, as in rt-app.
     Timer(Timer),
     /// Runs until so much time has gone by on the clock, whether it had its vCPU or not.
     Busy(Length),
@@ -247,16 +248,16 @@ pub enum Statement {
 /// What a thread's work does to caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Working set, bytes; 0: none to speak of, as before the first `memory`.
+    /// Working set, bytes; 0: negligible, as before the first `memory`.
     pub bytes: u64,
     /// Distinct cache lines touched per µs of undisturbed work, 0–1000.
     pub lines_per_us: u32,
 }
 
-/// How a thread's cycles divide when it has its core to itself, percent; they add up to 100.
+/// How a thread's cycles divide up when it has its core to itself, percent; they add up to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
-    /// Instructions at work with all they need at hand.
+    /// Executing instructions with everything they need at hand.
     pub base: u8,
     /// Waiting for caches, TLBs and memory.
     pub miss: u8,
@@ -265,8 +266,8 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// For programs that do not say: half at work, a third missing caches, the rest waiting
-    /// (assumed; the order that cycle accounting finds for integer programs).
+    /// For programs that do not specify it: half executing, a third missing caches, the rest
+    /// waiting (assumed; the order that cycle accounting finds for integer programs).
     pub const TYPICAL: Mix = Mix {
         base: 50,
         miss: 30,
@@ -279,7 +280,7 @@ impl Mix {
 pub struct Access {
     /// Bytes, 1 to [`MOST_BYTES`].
     pub bytes: u64,
-    /// Anywhere on the disk, rather than after the thread's last access.
+    /// Is it anywhere on the disk, rather than after the thread's last access?
     pub random: bool,
 }
 
@@ -288,9 +289,10 @@ pub struct Access {
 pub struct Timer {
     /// Its name; threads that use the same name move the same timer on.
     pub name: String,
-    /// From when it was last due to when it is due next, ns, 1 to [`LONGEST`].
+    /// From when it was last due until it is due next, ns, 1 to [`LONGEST`].
     pub period: Nanos,
-    /// Is a thread that comes late due when it would have been anyway, rather than from now on?
+    /// If a thread comes late, does the timer keep its original grid, rather than count from now
+    /// on?
     pub absolute: bool,
 }
 
@@ -323,7 +325,7 @@ impl Length {
         parser::parse_length(text)
     }
 
-    /// One length, at least 1 ns: nothing takes no time.
+    /// Draws one length, at least 1 ns: nothing takes no time.
     pub(crate) fn draw(self, rng: &mut Rng) -> Nanos {
         let drawn = match self.vary {
             Vary::Fixed => self.mean,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads programs: recursive descent, with the checks that one program allows.
 //!
-//! The checks are made while reading, when the place of what is wrong is at hand.
+//! The checks are made while reading, when the position of an error is at hand.
 
 use super::lexer::{Lexer, Place, Token};
 use super::{
@@ -68,7 +68,7 @@ pub(super) const KEYWORDS: [&str; 32] = [
 /// Keywords that begin no statement.
 const NO_STATEMENTS: [&str; 3] = ["exp", "random", "absolute"];
 
-/// Words that other languages have, and statements that do the same or nearly so.
+/// Words of other languages, and the statements that do the same or nearly so.
 const ELSEWHERE: [(&[&str], &str); 9] = [
     (&["while", "for", "repeat", "forever"], "loop"),
     (&["run", "cpu", "work", "burn", "execute"], "compute"),
@@ -145,7 +145,7 @@ enum Held {
     Mutex(String),
 }
 
-/// A list of statements and what it is known to do.
+/// A list of statements and what is known about it.
 #[derive(Default)]
 struct Block {
     body: Vec<Statement>,
@@ -305,7 +305,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// How many of so many places are taken when senders are woken.
+    /// Reads how many of so many places are still taken when senders are woken.
     fn left_of(&mut self, places: u32) -> Parsed<u32> {
         let at = self.at;
         let accepted = "how many items are left when senders are woken, fewer than the capacity";

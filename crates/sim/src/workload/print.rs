@@ -35,7 +35,7 @@ fn block(f: &mut fmt::Formatter<'_>, body: &[Statement]) -> fmt::Result {
     f.write_str(" }")
 }
 
-/// How long a barrier is spun at, if that is said.
+/// How long threads spin at a barrier, if that is given.
 fn patience(f: &mut fmt::Formatter<'_>, spin: Option<Nanos>) -> fmt::Result {
     match spin {
         Some(spin) => write!(f, " {}", Span(spin)),

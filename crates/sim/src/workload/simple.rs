@@ -26,7 +26,7 @@ pub(super) const WAITING: [&str; 16] = [
     "write-group",
 ];
 
-/// Does it take time each time, so that a loop around it makes progress? (A second `reply` to the
+/// Does it always take time, so that a loop around it makes progress? (A second `reply` to the
 /// same request does nothing.)
 pub(super) fn takes_time(statement: &Statement) -> bool {
     matches!(
@@ -111,7 +111,7 @@ impl Parser<'_> {
         })
     }
 
-    /// How long a barrier is spun at, if that is said.
+    /// How long threads spin at a barrier, if that is given.
     fn patience(&mut self) -> Parsed<Option<Nanos>> {
         match self.token {
             Token::Number(_) => self.period().map(Some),
@@ -187,7 +187,7 @@ impl Parser<'_> {
     /// A percentage from 1 to 100, with its sign.
     pub(super) fn percentage(&mut self) -> Parsed<u32> {
         let accepted = "a whole percentage from 1% to 100%";
-        // Nothing, with however many digits.
+        // Zero, with any number of digits.
         if matches!(self.token, Token::Number(text) if text.parse() == Ok(0_u32)) {
             return Err(self.unexpected(accepted));
         }

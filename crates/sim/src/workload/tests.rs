@@ -139,7 +139,7 @@ fn what_could_never_work_is_refused() {
         ("loop { }", "takes no time"),
         ("loop { count; send q }", "takes no time"),
         ("loop 5 { lock L { } }", "takes no time"),
-        // Nobody to wait for if the other vCPUs idle, or there are none.
+        // There is no vCPU to wait for if the others idle, or there are none.
         ("loop { shootdown }", "takes no time"),
         (
             "loop { loop 1000000000 { count } compute 1s }",
@@ -228,7 +228,7 @@ fn texts(name: &str, threads: u32) -> Vec<(String, String)> {
 
 #[test]
 fn shapes_of_presets() {
-    // A team: work and working set are shared, what is serial is the first thread's.
+    // A team: work and working set are shared; serial work is the first thread's.
     let [(_, first), (_, second)] = &texts("volrend", 2)[..] else {
         panic!("two threads");
     };
@@ -259,18 +259,18 @@ fn shapes_of_presets() {
         "memory 4MB 5/us; loop { loop 12 { barrier go; barrier init; \
          loop 32 { compute 16us ±20%; mutex tickets { compute 200ns } }; barrier done; barrier ready };"
     ), "{one}");
-    // One has nobody to wait for.
+    // A single thread has no other to wait for.
     assert!(!texts("bodytrack", 1)[0].1.contains("barrier"));
     assert!(!texts("bodytrack", 2)[1].1.contains("barrier init"));
     assert!(!texts("volrend", 1)[0].1.contains("barrier"));
-    // A program whose main thread and writer are there however few others.
+    // A program whose main thread and writer exist however few other threads there are.
     assert_eq!(texts("vips", 1).len(), 3);
     assert_eq!(preset("vips").unwrap().default_threads(16), 18);
     assert!(!texts("streamcluster", 1)[0].1.contains("barrier"));
-    // What overflows every cache is not divided; what is several programs is not, either.
+    // A working set that overflows every cache is not divided, nor are those of several programs.
     assert!(texts("canneal", 8)[0].1.starts_with("memory 1600MB 13/us"));
     assert!(texts("astar", 8)[7].1.starts_with("memory 4MB 20/us"));
-    // Stages: as many threads in each of the wide ones.
+    // Stages: equally many threads in each of the wide ones.
     let names: Vec<String> = texts("pbzip2", 5)
         .into_iter()
         .map(|(name, _)| name)
@@ -291,7 +291,7 @@ fn kernels_of_splash_have_the_barriers_of_their_sources() {
     // Two before the passes, four in each of three, one after them.
     assert_eq!(barriers("radix", 16), 15);
     assert_eq!(barriers("fft", 1) + barriers("radix", 1), 0);
-    // Each phase says what it goes through, since what one before it did holds on in the next round.
+    // Each phase states its working set, since an earlier phase's otherwise stays in force in the next round.
     let fft = &texts("fft", 16)[15].1;
     assert!(
         fft.contains("memory 12GB 93/us; mix 5/90/5; compute 88750us ±3%;"),
@@ -301,7 +301,7 @@ fn kernels_of_splash_have_the_barriers_of_their_sources() {
         fft.contains("memory 12GB 29/us; mix 30/55/15; compute 687us ±5%;"),
         "{fft}"
     );
-    // Threads that go through streams which are there in time hardly miss.
+    // Threads that go through streams that arrive in time hardly miss.
     assert!(
         texts("blackscholes", 4)[3]
             .1

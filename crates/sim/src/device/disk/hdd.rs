@@ -4,10 +4,10 @@
 //! A request that does not continue the last one costs a seek, which grows with the square root of
 //! the distance for short ones and linearly for long ones (Ruemmler and Wilkes, "An introduction to
 //! disk drive modeling", IEEE Computer 1994), and then a wait for the platter. After a read the
-//! drive goes on reading into its buffer until something else is asked of it or the buffer is full; a
-//! read that continues gets what is there at the speed of the link, while the drive reads on, once the
-//! platter has come around to where the full buffer ended. A write is on the platter when it is done:
-//! one that continues the last one must wait for the platter to come around if there was a gap.
+//! drive goes on reading into its buffer until something else is asked of it or the buffer is full; a read that
+//! continues the last one gets what is there at the speed of the link, while the drive reads on once the platter has
+//! come around to where the full buffer ended. A write is on the platter when it is done: a write that continues the
+//! last one must wait for the platter to come around if there was a gap in time.
 //!
 //! Assumed: the buffer serves one stream. Drives have several segments, but how they share them
 //! out is not published.
@@ -99,7 +99,7 @@ pub(super) struct Hdd {
     /// The byte after the last request's, and when that was done.
     at: u64,
     idle_since: Nanos,
-    /// Was the last one a read, so that the drive reads on?
+    /// Was the last request a read, so that the drive reads on?
     reads_on: bool,
     /// Bytes that were in the buffer beyond `at` when the last request was done; the platter adds to
     /// them from then on.
@@ -120,7 +120,7 @@ impl Hdd {
         }
     }
 
-    /// Begins with a request (there is no other); returns when it is done.
+    /// Begins a request (there is no other); returns when it is done.
     pub fn serve(&mut self, now: Nanos, request: &Request) -> Served {
         let continues = request.start == self.at && request.write != self.reads_on;
         let done = if continues && !request.write {

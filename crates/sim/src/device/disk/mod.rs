@@ -3,11 +3,10 @@
 //!
 //! A request passes the VM's quota ([`bandwidth`]), the host's page cache if there is one
 //! ([`page_cache`]), the host's I/O scheduler ([`elevator`]) and the medium ([`ssd`], [`hdd`]).
-//! Problem that this is for: an I/O scheduler that waits for a VM's next request waits in vain when
-//! that VM's vCPU is descheduled, and what it switches to lies elsewhere on the disk (vMigrater, USENIX
-//! ATC 2018, §2.2 and §2.3).
+//! Problem: an I/O scheduler that waits for a VM's next request waits in vain when that VM's vCPU is descheduled, and
+//! what it then switches to lies elsewhere on the disk (vMigrater, USENIX ATC 2018, §2.2 and §2.3).
 //!
-//! Kept out: what the host's page cache holds (by default it answers nothing: QEMU's `cache=none`),
+//! Left out: what the host's page cache holds (by default it answers nothing: QEMU's `cache=none`),
 //! merging of requests, native command queueing of hard disks (the I/O scheduler sorts), write caches,
 //! flushes and garbage collection.
 
@@ -56,7 +55,7 @@ pub struct Request {
     pub start: u64,
     /// Length in bytes, at least 1.
     pub bytes: u64,
-    /// Writes?
+    /// Does it write?
     pub write: bool,
     /// When it came to the disk.
     pub arrived: Nanos,
@@ -100,9 +99,10 @@ pub struct Totals {
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// With at least one request in the medium.
+    /// Time with at least one request in the medium.
     pub busy: Nanos,
-    /// The medium was free and requests waited because the I/O scheduler waited for another VM's.
+    /// Time in which the medium was free but requests waited because the I/O scheduler waited for
+    /// another VM's.
     pub held: Nanos,
     /// Requests to a hard disk that did not continue the last one.
     pub seeks: u64,
@@ -212,7 +212,7 @@ impl Disk {
         self.places.get(place as usize)?.as_ref()
     }
 
-    /// Lets everything go on that can.
+    /// Moves every request on that can move.
     fn go_on(&mut self, now: Nanos, wants: &mut Vec<Want>) {
         self.settle(now);
         self.held_since = None;
@@ -247,7 +247,7 @@ impl Disk {
                     break;
                 }
                 match self.cache.answers(request) {
-                    // None of the disk's business.
+                    // The page cache answers: the request does not reach the disk.
                     Some(takes) => {
                         let (request, at) = (*request, now + takes);
                         wants.push(Want::Answered { request, at });

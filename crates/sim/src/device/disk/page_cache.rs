@@ -2,26 +2,26 @@
 //! The host's page cache between VMs' images and the disk (QEMU's `cache=writeback`, its default for
 //! images in files).
 //!
-//! A thread that reads a block that the host has in memory waits for QEMU and a copy; one that
-//! reads another block waits for the disk, which on a hard one takes a hundred times as long. What
-//! the cache holds hangs on everything that the host has read before, which is not modelled: one
-//! read of so many is not found there, whichever it is.
+//! A thread that reads a block that the host has in memory waits for QEMU and a copy; a thread that
+//! reads another block waits for the disk, which takes a hundred times as long on a hard disk. What
+//! the cache holds depends on everything that the host has read before, which is not modelled: one
+//! in so many reads is not found there, chosen at random.
 //!
 //! Writes all go to the disk: the guest waits until they are on it, so they end in a flush, which
-//! QEMU carries out as an fsync of the image. (Those that a guest's flusher makes need none; the host
-//! would take them at once and write them later. The disk has the same to do.)
+//! QEMU carries out as an fsync of the image. (Writes of a guest's flusher need no flush; the host would take them at
+//! once and write them later. The disk's work is the same.)
 
 use super::Request;
 use crate::rng::Rng;
 use corun_model::Nanos;
 
-/// Copying a KiB, as the guests' page caches have it (`guest.*.copy_kib`): 10 GB/s.
+/// Copying a KiB, as for the guests' page caches (`guest.*.copy_kib`): 10 GB/s.
 const COPY_KIB: Nanos = 100;
 
 /// What the page cache does to the reads of a disk.
 #[derive(Debug)]
 pub(super) struct PageCache {
-    /// One of so many goes to the disk; 1: all.
+    /// One in so many reads goes to the disk; 1: all.
     one_of: u32,
     rng: Rng,
 }

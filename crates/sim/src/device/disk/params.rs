@@ -23,15 +23,15 @@ pub struct DiskParams {
     /// The host's I/O scheduler for it.
     pub scheduler: SchedulerParams,
     /// From a guest's kick (ioeventfd) until the host's iothread has submitted the request, ns. The
-    /// iothread is not a task of its own: it finds a pCPU at once. 10 us: assumed; about what is
-    /// left of the 20–30 us that virtio-blk adds to a small request when the guest's share and the
-    /// completion are taken off.
+    /// iothread is not a task of its own: it is assumed to find a pCPU at once. 10 us: assumed;
+    /// about what is left of the 20–30 us that virtio-blk adds to a small request when the guest's
+    /// share and the completion are taken off.
     pub submit: Nanos,
     /// From the disk's completion until the guest's interrupt is posted (iothread, irqfd), ns. 5 us:
     /// assumed, half of `submit`: there is one wake-up, and no request to set up.
     pub complete: Nanos,
-    /// Of so many reads one goes to the disk, the others are answered by the host's page cache; 1: all
-    /// go to the disk (QEMU's `cache=none`). Writes always do.
+    /// One in so many reads goes to the disk; the others are answered by the host's page cache. 1: all go to the disk
+    /// (QEMU's `cache=none`). Writes always do.
     pub page_cache: u32,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The times at which a part of a disk that does one thing at a time is busy, as far as they are known.
 //!
-//! When a disk takes a request, it is known when each of its parts will be needed for it: a later
-//! part later. Until then that part is free for others that need it sooner. So it is promised for a
-//! time, and the next request has the first time that is long enough and not promised.
+//! When a disk takes a request, it is known when the request will need each part of the disk. Until
+//! then that part is free for other requests that need it sooner. So a part is promised for a time,
+//! and the next request gets the first time that is long enough and not promised.
 
 use corun_model::Nanos;
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ impl Promised {
         let end = begin + length;
         let at = self.0.partition_point(|&(_, free)| free < begin);
         match self.0.get_mut(at) {
-            // It goes on behind the one before, and perhaps up to the next one.
+            // It adjoins the promised time before it, and perhaps also the next one.
             Some(before) if before.1 == begin => {
                 before.1 = end;
                 if self.0.get(at + 1).is_some_and(|next| next.0 == end) {
@@ -73,14 +73,15 @@ mod tests {
     }
 
     proptest! {
-        /// Each has the first time from when it can on that nobody else has, moment by moment.
+        /// Each request gets the first time, from when it can begin, that no other has; checked
+        /// moment by moment.
         #[test]
         fn nobody_shares_or_waits_in_vain(asked in prop::collection::vec((0u64..100, 1u64..12), 1..30)) {
             let mut promised = Promised::default();
             let mut taken = vec![false; 1000];
             let mut now = 0;
             for (n, (from, length)) in asked.into_iter().enumerate() {
-                // Time goes on, and with it what may be asked for.
+                // Time goes on, and with it the earliest time that may be asked for.
                 now = now.max(n as u64 * 3);
                 promised.forget(now);
                 let from = now + from;

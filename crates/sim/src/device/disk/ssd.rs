@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A solid-state disk: flash units that work side by side, and one link to the host.
+//! A solid-state disk: flash units that work in parallel, and one link to the host.
 //!
 //! A read occupies a unit for the flash latency and then the link for its bytes; a write first the
 //! link and then a unit. Large requests are spread over the units inside, so they cost the latency
@@ -8,10 +8,10 @@
 //!
 //! The link carries one request's data at a time, whether it reads or writes, as Serial ATA does: while
 //! one end sends a frame, the other answers with primitives only (`R_IP`), and a queued command's data
-//! are not mixed with another's. It is free until a read has its data, so that others go first which are
-//! done by then; likewise a unit until a write has come over the link. NVMe's link (PCI Express) carries
-//! both ways at once, which is not modelled: such a drive's reads and writes together reach no more here
-//! than one of them.
+//! are not mixed with another's. The link is free until a read has its data, so that transfers that are done by then go
+//! first; likewise a unit until a write has come over the link. NVMe's link (PCI Express) carries
+//! both ways at once, which is not modelled: such a drive's reads and writes together reach no more here than either
+//! alone.
 
 use super::Request;
 use super::promised::Promised;
@@ -27,11 +27,11 @@ pub struct SsdParams {
     /// Command to data for a small read, without the transfer. 48 us: the typical read latency of
     /// 55 us includes 4 KiB at 550 MB/s.
     pub read_latency: Nanos,
-    /// The same of a write. 58 us: 66 us less 4 KiB at 520 MB/s.
+    /// The same for a write. 58 us: 66 us less 4 KiB at 520 MB/s.
     pub write_latency: Nanos,
     /// Bytes per second of sequential reads. 550 MB/s.
     pub read_bandwidth: u64,
-    /// Of sequential writes. 520 MB/s.
+    /// The same for sequential writes. 520 MB/s.
     pub write_bandwidth: u64,
     /// Requests whose flash access overlaps, 1–1024. 4: 84,000 random reads/s of 4 KiB at depth 32,
     /// times 48 us. (So deep random writes reach 69,000/s; the specification's 28,000 includes
@@ -55,7 +55,7 @@ impl Default for SsdParams {
     }
 }
 
-/// How long so many bytes take at so many per second, rounded up: 0 bytes only take no time.
+/// How long so many bytes take at so many per second, rounded up: only 0 bytes take no time.
 pub(super) fn transfer(bytes: u64, per_second: u64) -> Nanos {
     let time = u128::from(bytes) * u128::from(SEC);
     time.div_ceil(u128::from(per_second.max(1))) as Nanos
@@ -78,7 +78,7 @@ impl Ssd {
         }
     }
 
-    /// Begins with a request; returns when it is done.
+    /// Begins a request; returns when it is done.
     pub fn serve(&mut self, now: Nanos, request: &Request) -> Nanos {
         let parts = self.units.iter_mut().chain([&mut self.link]);
         parts.for_each(|part| part.forget(now));
@@ -93,7 +93,7 @@ impl Ssd {
         }
     }
 
-    /// An access of the unit that can begin with it first.
+    /// An access, on the unit that can begin it first.
     fn access(&mut self, from: Nanos, latency: Nanos) -> Nanos {
         let units = self.units.iter_mut();
         let first = units.min_by_key(|unit| unit.first(from, latency));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Disks on their own: what can be reckoned by hand, and what holds for all of them.
+//! Disks on their own: what can be computed by hand, and what holds for all of them.
 
 use super::*;
 use crate::rng::Rng;
@@ -12,10 +12,10 @@ use std::collections::BinaryHeap;
 struct Bench {
     disk: Disk,
     now: Nanos,
-    /// Time, and the place that is done; `None`: look.
+    /// Time, and the place that is done; `None`: a look.
     events: BinaryHeap<Reverse<(Nanos, Option<u32>)>>,
     next_id: u32,
-    /// By the host's page cache: which, and how long each took.
+    /// Requests answered by the host's page cache: which, and how long each took.
     answered: Vec<(u32, Nanos)>,
 }
 
@@ -63,7 +63,7 @@ impl Bench {
         id
     }
 
-    /// The next completion, at or before `limit`; then the time is that of it.
+    /// The next completion, at or before `limit`; sets the time to that of the completion.
     fn until_done(&mut self, limit: Nanos) -> Option<Request> {
         while let Some(Reverse((at, place))) = self.events.peek().copied() {
             if at > limit {
@@ -139,7 +139,8 @@ fn a_solid_disk_reaches_what_its_specification_says() {
     assert!((545_000_000..=550_000_000).contains(&sequential));
 }
 
-/// When these requests to an idle solid disk are done: bytes, and whether they write.
+/// When these requests to an idle solid-state disk are done; given are bytes, and whether they
+/// write.
 fn solid(parallel: u32, requests: &[(u64, bool)]) -> Vec<Nanos> {
     let medium = MediumParams::Ssd(SsdParams {
         parallel,
@@ -160,7 +161,7 @@ fn solid(parallel: u32, requests: &[(u64, bool)]) -> Vec<Nanos> {
     done
 }
 
-/// 4 KiB pass the link within 8 us, and reads have their data after 48 us: a write is over it by then.
+/// 4 KiB pass the link within 8 us, and reads have their data after 48 us: a write has passed it by then.
 #[test]
 fn a_write_passes_the_link_while_reads_look_for_their_data() {
     let alone = solid(4, &[(4096, true)])[0];
@@ -168,7 +169,8 @@ fn a_write_passes_the_link_while_reads_look_for_their_data() {
     assert_eq!(solid(4, &[(4096, false), (4096, true)]), [55_448, alone]);
 }
 
-/// A mebibyte takes 2 ms: its unit can read meanwhile, but what it read waits for the link.
+/// A mebibyte takes 2 ms on the link: the unit can read meanwhile, but what it has read waits for
+/// the link.
 #[test]
 fn the_link_carries_one_way_at_a_time() {
     let write = solid(1, &[(1 << 20, true)])[0];
@@ -203,7 +205,7 @@ fn one_of_so_many_reads_goes_to_the_disk() {
     );
 }
 
-/// A commit waits until it is on the disk, whatever the host has in memory.
+/// A write waits until it is on the disk, whatever the host has in memory.
 #[test]
 fn no_write_ends_in_the_page_cache() {
     let params = DiskParams {
@@ -275,7 +277,7 @@ fn a_write_that_comes_late_waits_for_the_platter() {
     assert_eq!(bench.now, 2 * MS + (turn - MS) + MS);
 }
 
-/// Two VMs read, each its next piece when it has the last; VM 1 begins when VM 0 has read some.
+/// Two VMs read, each its next piece when it has the last one; VM 1 begins when VM 0 has read some.
 /// Returns what each read in a second, in pieces of 128 KiB.
 fn two_readers(params: &DiskParams, shares: [Share; 2], pause: Nanos) -> ([u64; 2], Totals) {
     const PIECE: u64 = 1 << 17;
@@ -324,12 +326,12 @@ fn a_reader_that_thinks_for_long_is_waited_for_as_a_group_only() {
         let disk = hdd(SchedulerParams::Anticipatory(params));
         two_readers(&disk, [SHARE; 2], pause).1.held
     };
-    // Until it is known how long they think.
+    // At first it is not known how long the VMs think.
     let unknown = held(0, 20 * MS);
     assert!(unknown < 100 * MS, "{unknown}");
     let group = held(8 * MS, 20 * MS);
     assert!(group > 150 * MS, "{group}");
-    // With thoughts of 5 ms there is waiting, and to some purpose.
+    // With think times of 5 ms the scheduler waits, and it pays off.
     let short = held(0, 5 * MS);
     assert!(short > 500 * MS, "{short}");
 }
@@ -360,8 +362,8 @@ fn a_quota_holds() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every request is done once, in the time the medium needs at least, and a disk with requests
-    /// always has something it waits for.
+    /// Every request is done once, in no less than the time the medium needs, and a disk with
+    /// requests always has an event to wait for.
     #[test]
     fn nothing_is_lost(
         requests in prop::collection::vec(

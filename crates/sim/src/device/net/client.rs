@@ -20,7 +20,7 @@ struct Connection {
     request: Option<Nanos>,
     /// When the next request is due, in a closed loop.
     due: Option<Nanos>,
-    /// Of before the client went: the next request opens another.
+    /// Is it from before the client went? Then the next request opens another.
     stale: bool,
     /// When TCP's timer goes off, if it is set.
     armed: Option<Nanos>,
@@ -41,14 +41,14 @@ pub(super) struct Client {
     /// Open loop: connections without a request, and requests without a connection.
     idle: Vec<u32>,
     waiting: VecDeque<Nanos>,
-    /// Pings not answered, when they were sent.
+    /// When each unanswered ping was sent.
     pings: VecDeque<Nanos>,
     responses: Waits,
     timeouts: u64,
-    /// Those for which there was no room.
+    /// Requests for which there was no room.
     turned_away: u64,
-    /// Open loop: requests under way when the count began; requests that were due since, and since no more than
-    /// at first were under way.
+    /// Open loop: requests under way when counting began; requests that were due since then, and since no more were
+    /// under way than at first.
     first: usize,
     wished: u64,
     crowded: u64,
@@ -104,7 +104,8 @@ impl Client {
         }
     }
 
-    /// Comes or goes, if it is time for that; to be called at the beginning and when it asks for it.
+    /// The client comes or goes, if it is time for that; to be called at the beginning and whenever the client asks for
+    /// it.
     pub fn turn(&mut self, host: &mut Host, sent: &mut Sent) {
         let now = host.now();
         if let Some(at) = self.spec.presence.next_change(now) {
@@ -147,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Is killed: what is under way is given up, and not counted.
+    /// The client is killed: what is under way is given up, and not counted.
     fn go(&mut self, host: &mut Host, sent: &mut Sent) {
         self.due = None;
         self.waiting.clear();
@@ -157,7 +158,7 @@ impl Client {
             slot.due = None;
             slot.stale = true;
             if slot.request.take().is_some() || streams {
-                // What its kernel tells the server stands for the reset: replies have nowhere to go.
+                // Opening stands for the reset that its kernel sends the server: replies have nowhere to go.
                 slot.tcp.open();
                 slot.left = CHUNK;
                 self.flush(host, connection, sent);
@@ -165,7 +166,7 @@ impl Client {
         }
     }
 
-    /// When [`Client::next`] is due: of a connection in a closed loop, else of the client.
+    /// When [`Client::next`] is due: for a connection in a closed loop, else for the client.
     fn due(&mut self, connection: u32) -> &mut Option<Nanos> {
         match self.requests().map(|requests| requests.pace) {
             Some(Pace::Think(_)) => &mut self.connections[connection as usize].due,
@@ -182,7 +183,7 @@ impl Client {
     }
 
     /// The time for the next request or ping has come, unless the client went meanwhile.
-    /// There is `room` for so much of [`Client::waiting`].
+    /// `room`: how much of [`Client::waiting`] there is room for.
     pub fn next(&mut self, host: &mut Host, connection: u32, room: u64, sent: &mut Sent) {
         let now = host.now();
         if self.due(connection).take_if(|due| *due == now).is_none() {
@@ -233,7 +234,7 @@ impl Client {
         self.turned_away += 1;
     }
 
-    /// Gives up those that have waited for longer than their timeout.
+    /// Gives up requests that have waited for longer than their timeout.
     fn forget_late(&mut self, now: Nanos) {
         let Some(timeout) = self.requests().and_then(|requests| requests.timeout) else {
             return;
@@ -276,7 +277,7 @@ impl Client {
         self.flush(host, connection, sent);
     }
 
-    /// Sends what TCP lets, and sets its timer.
+    /// Sends what TCP allows, and sets its timer.
     fn flush(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
         let now = host.now();
         let slot = &mut self.connections[connection as usize];
@@ -295,7 +296,7 @@ impl Client {
         }
     }
 
-    /// TCP's timer went off; it may be set anew for later meanwhile.
+    /// TCP's timer went off; meanwhile it may have been set anew for later.
     pub fn timed_out(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
         let now = host.now();
         let slot = &mut self.connections[connection as usize];
@@ -397,9 +398,9 @@ impl Client {
         }
     }
 
-    /// Open loop: does the VM answer less than is sent, so that ever more wait? Not so a crowd that comes and goes: for at
-    /// least half of the time more were under way than at first, and in the end more than a fiftieth of all, and
-    /// than chance explains, which is about the root.
+    /// Open loop: does the VM answer less than is sent, so that ever more requests wait? To tell that from a crowd that
+    /// comes and goes: for at least half of the time more were under way than at first, and in the end more than a
+    /// fiftieth of all and more than chance explains, which is about the square root.
     fn overloaded(&self) -> bool {
         let all = self.wished;
         let more = self.under_way().saturating_sub(self.first) as u64 + self.turned_away;

@@ -9,9 +9,9 @@
 //! A packet from a client passes the wire to the host, the LAN's latency and vhost, then waits for
 //! the guest (`guest/net/`): its interrupt goes to one vCPU and is taken only while that one runs.
 //! The way back is the same: the guest's kick, vhost, wire, LAN. From VM to VM it is vhost twice.
-//! Nothing is lost or reordered: rings and queues are taken to be long enough. Only of clients' requests that wait for a
-//! connection, and of pings under way, there is a most ([`NetworkParams::most_waiting`]): an open loop above what its server
-//! can do would have ever more of them.
+//! Nothing is lost or reordered: rings and queues are assumed to be long enough. Only the number of clients' requests
+//! that wait for a connection, and of pings under way, is limited ([`NetworkParams::most_waiting`]): an open loop that
+//! sends more than its server can answer would have ever more of them.
 
 mod client;
 mod link;
@@ -54,7 +54,7 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     Tcp(Segment),
-    /// An ICMP echo request or its reply; when the request was sent.
+    /// An ICMP echo request or its reply, with the time when the request was sent.
     Echo {
         sent: Nanos,
     },
@@ -65,7 +65,7 @@ pub(crate) enum Body {
 pub(crate) enum Wake {
     /// A packet from a guest has left vhost.
     AtHost { packet: u32 },
-    /// A packet is where it goes to.
+    /// A packet has reached its destination.
     Arrived { packet: u32 },
     /// The retransmission timer of a guest's connection.
     GuestRto { vm: u32, endpoint: u32 },
@@ -111,7 +111,7 @@ impl Wake {
         }
     }
 
-    /// Has the load's `timer` called at this time.
+    /// Makes the host call the load's `timer` at this time.
     pub fn at(self, host: &mut Host, at: Nanos) {
         host.load_timer(at, crate::guest::NET_TIMER | self.code());
     }
@@ -122,7 +122,7 @@ impl Wake {
 pub(crate) struct Network {
     params: NetworkParams,
     clients: Vec<Client>,
-    /// What of them waits.
+    /// How much of the clients' requests and pings waits.
     waiting: u64,
     /// Packets on their way, and free places among them.
     packets: Vec<Packet>,
@@ -153,17 +153,17 @@ impl Network {
         }
     }
 
-    /// Packets of which VMs are handled by emulators.
+    /// Sets which VMs' packets are handled by emulators.
     pub fn set_emulated(&mut self, vms: Vec<bool>) {
         self.emulated = vms;
     }
 
-    /// What handling a packet between a guest and the host takes.
+    /// How long it takes to handle a packet between a guest and the host.
     pub fn handling(&self) -> Nanos {
         self.params.vhost
     }
 
-    /// The same, as far as it is time that only passes.
+    /// The same, as far as it is time that just passes.
     fn passing(&self, to: &End) -> Nanos {
         match to {
             End::Guest { vm, .. } if self.emulated.get(*vm as usize) == Some(&true) => 0,
@@ -187,7 +187,7 @@ impl Network {
         self.send(host);
     }
 
-    /// Sends what clients have sent on its way.
+    /// Passes on what clients have sent.
     fn send(&mut self, host: &mut Host) {
         let mut sent = std::mem::take(&mut self.sent);
         for packet in sent.drain(..) {
@@ -199,13 +199,13 @@ impl Network {
         self.sent = sent;
     }
 
-    /// A guest's packet, kicked off at `departs`.
+    /// Takes a guest's packet, kicked off at `departs`.
     pub fn carry_from_guest(&mut self, host: &mut Host, departs: Nanos, packet: Packet) {
         let packet = self.keep(packet);
         Wake::AtHost { packet }.at(host, departs + self.params.vhost);
     }
 
-    /// A packet that a guest's emulator has sent.
+    /// Takes a packet that a guest's emulator has sent.
     pub fn at_nic(&mut self, host: &mut Host, packet: Packet) {
         let packet = self.keep(packet);
         self.at_host(host, packet);
@@ -224,8 +224,8 @@ impl Network {
         }
     }
 
-    /// A timer of the network, other than a guest's, went off. A packet that is there for a VM is
-    /// returned.
+    /// A timer of the network, other than a guest's, went off. Returns a packet that has arrived
+    /// for a VM, if any.
     pub fn timer(&mut self, host: &mut Host, wake: Wake) -> Option<(u32, Packet)> {
         match wake {
             Wake::AtHost { packet } => self.at_host(host, packet),
@@ -266,7 +266,7 @@ impl Network {
         None
     }
 
-    /// A client does something, which may change what waits.
+    /// Lets a client do something, which may change how much waits.
     fn act(&mut self, client: u32, what: impl FnOnce(&mut Client, &mut Vec<Packet>)) {
         let client = &mut self.clients[client as usize];
         let before = client.waiting();
@@ -278,7 +278,8 @@ impl Network {
     fn at_host(&mut self, host: &mut Host, packet: u32) {
         let contents = &self.packets[packet as usize];
         let at = match contents.to {
-            // Not at once, however fast: two VMs must not call each other without end.
+            // Not at once, however fast vhost is: two VMs must not call each other endlessly in one
+            // moment.
             End::Guest { .. } => host.now() + self.passing(&contents.to).max(1),
             End::Client { .. } => self.outgoing.send(host.now(), contents) + self.params.latency,
         };

@@ -9,8 +9,8 @@ use corun_model::{Nanos, Parameter, Presence, Value, VmId};
 /// The most connections of all clients and channels.
 pub const MOST_CONNECTIONS: u32 = 65_536;
 
-/// The most requests that wait for a connection, of all clients: 8 bytes each, 32 MB. A server that is 1000 requests per
-/// second behind has so many after more than an hour.
+/// The most requests that wait for a connection, of all clients: 8 bytes each, 32 MB. A server that falls behind by
+/// 1000 requests per second has that many after more than an hour.
 pub const MOST_WAITING: u32 = 1 << 22;
 
 /// The bytes that one `request` takes from a stream: 64 KiB, as programs that copy bulk data read
@@ -20,12 +20,12 @@ pub const CHUNK: u64 = 64 << 10;
 /// The host's network. All its VMs share one NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkParams {
-    /// Of the NIC, each direction, bit/s, at least 1 Mbit/s. 1 Gbit/s: the NICs of the balance
-    /// paper's hosts.
+    /// Bandwidth of the NIC in each direction, bit/s, at least 1 Mbit/s. 1 Gbit/s: the NICs of the
+    /// balance paper's hosts.
     pub bandwidth: u64,
-    /// One way between the host's NIC and a client, cables and one switch included, without the
-    /// time to send. 50 us, assumed: half of what `ping` shows on an idle gigabit LAN, 100–200 us,
-    /// less the hosts' own work.
+    /// Latency one way between the host's NIC and a client, cables and one switch included, without
+    /// the time to send. 50 us, assumed: half of what `ping` shows on an idle gigabit LAN, 100–200
+    /// us, less the hosts' own work.
     pub latency: Nanos,
     /// From a guest's kick to the host's network stack, and from there to the guest's interrupt:
     /// the wake-up of the vhost thread and its copying. It uses no modelled pCPU. 10 us, assumed:
@@ -34,11 +34,12 @@ pub struct NetworkParams {
     /// TCP on all hosts and guests.
     pub tcp: TcpParams,
     /// How many requests may wait for a connection, of all clients together; pings under way count
-    /// [`PING_ROOM`] times. Whatever comes beyond is given up at once.
+    /// [`PING_ROOM`] times. Requests beyond that are given up at once.
     pub most_waiting: u32,
 }
 
-/// How much more memory a ping under way takes than a request that waits: its packet's.
+/// How many times as much memory a ping under way takes as a request that waits: that of its
+/// packet.
 pub(super) const PING_ROOM: u32 = 8;
 
 impl Default for NetworkParams {
@@ -154,7 +155,7 @@ pub enum ClientKind {
     Requests(Requests),
     /// Sends ICMP echo requests, which the guest's kernel answers.
     Ping {
-        /// From one to the next, whether answered or not.
+        /// Time from one to the next, whether answered or not.
         interval: Length,
         /// Answers that take longer count as lost.
         timeout: Nanos,
@@ -164,11 +165,11 @@ pub enum ClientKind {
         /// Its name in the programs.
         port: String,
     },
-    /// Sends as much as TCP lets it; a `request` takes [`CHUNK`] bytes.
+    /// Sends as much as TCP allows; a `request` takes [`CHUNK`] bytes.
     Stream {
         /// Its name in the programs.
         port: String,
-        /// So many connections.
+        /// Number of connections.
         connections: u32,
     },
 }
@@ -184,7 +185,7 @@ pub struct Requests {
     pub pace: Pace,
     /// Bytes of a request.
     pub size: u64,
-    /// After which a request is given up and its connection opened anew.
+    /// The time after which a request is given up and its connection opened anew.
     pub timeout: Option<Nanos>,
     /// Do connections outlive their request?
     pub keep_alive: bool,
@@ -193,10 +194,10 @@ pub struct Requests {
 /// When requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
-    /// Closed loop: on each connection so long after the last reply; `None`: at once.
+    /// Closed loop: on each connection this long after the last reply; `None`: at once.
     Think(Option<Length>),
-    /// Open loop: so long after the one before, whatever became of it. It waits if no connection
-    /// is free, which counts as response time.
+    /// Open loop: this long after the one before, whatever became of that. A request waits if no
+    /// connection is free, which counts as response time.
     Gap(Length),
 }
 
@@ -228,11 +229,11 @@ pub struct ClientOutcome {
     pub responses: Waits,
     /// Requests given up; pings not answered in time.
     pub timeouts: u64,
-    /// Those of them that were given up at once, since too many waited: [`NetworkParams::most_waiting`].
+    /// Those of them that were given up at once because too many waited: [`NetworkParams::most_waiting`].
     pub turned_away: u64,
     /// Open loops: requests that were due.
     pub wished: u64,
-    /// Open loops: were ever fewer of them answered than were due, so that ever more waited?
+    /// Open loops: were fewer answered than were due, so that ever more waited?
     pub overloaded: bool,
     /// TCP segments sent again, by either end.
     pub retransmissions: u64,

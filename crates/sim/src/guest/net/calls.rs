@@ -9,7 +9,8 @@ use crate::host::{Host, Span};
 /// What a thread does with the network.
 #[derive(Debug, Default)]
 pub(in crate::guest) struct Talk {
-    /// Per port, the request taken last and not answered: endpoint and its connection's number.
+    /// Per port, the request that was taken last and is not answered yet: endpoint and its
+    /// connection's number.
     serving: Vec<(u32, u32, u32)>,
     /// Bytes left of what it is sending.
     sending: Option<u64>,
@@ -70,7 +71,7 @@ impl Vm {
             return self.sent(thread);
         };
         let open = self.net.endpoints[endpoint as usize].tcp.generation() == generation;
-        // Nothing waits for it if the client has opened another connection.
+        // Nobody waits for the reply if the client has opened another connection.
         if !open || self.write_socket(host, vcpu, thread, endpoint, size) {
             let talk = &mut self.threads[thread as usize].talk;
             talk.serving.retain(|serving| serving.0 != port);

@@ -2,16 +2,16 @@
 //! The guest's side of the network: virtio-net, softirqs, sockets.
 //!
 //! A packet for the VM goes to one receive queue, whose interrupt is bound to one vCPU and taken
-//! only while that one runs. The interrupt starts polling (NAPI): packet by packet, each paid for
-//! before it takes effect, before any thread goes on; packets that come meanwhile need no further
-//! interrupt. TCP, replies to pings and the waking of threads happen there, so all of it waits for
-//! that vCPU (`net/core/dev.c`, `drivers/net/virtio_net.c`). Timers of TCP are on the vCPU that set
-//! them. One that is overdue when a vCPU gets its pCPU back goes off before the packets that have
-//! arrived meanwhile are seen, be it the ACK it waits for: `TIMER_SOFTIRQ` comes before
-//! `NET_RX_SOFTIRQ`.
+//! only while that one runs. The interrupt starts polling (NAPI): packet by packet, each charged
+//! before it takes effect, and all before any thread goes on; packets that come meanwhile need no
+//! further interrupt. TCP, replies to pings and the waking of threads happen there, so all of it
+//! waits for that vCPU (`net/core/dev.c`, `drivers/net/virtio_net.c`). Timers of TCP are on the
+//! vCPU that set them. A timer that is overdue when its vCPU gets its pCPU back goes off before the
+//! packets that have arrived meanwhile are seen, even if the ACK it waits for is among them:
+//! `TIMER_SOFTIRQ` comes before `NET_RX_SOFTIRQ`.
 //!
 //! What a thread or softirq sends leaves the guest when the kernel work before it and its own is
-//! done, even if the vCPU loses its pCPU within these microseconds. Kept out: ksoftirqd (softirqs
+//! done, even if the vCPU loses its pCPU within these microseconds. Left out: ksoftirqd (softirqs
 //! always go first), interrupt coalescing, packets lost in full rings.
 
 mod calls;
@@ -58,7 +58,7 @@ pub(super) struct Endpoint {
     pub tcp: Tcp,
     pub peer: End,
     pub port: u32,
-    /// Opened by a thread, which alone reads and writes here; else it serves.
+    /// Was it opened by a thread, which alone reads and writes here? Otherwise it serves requests.
     owned: bool,
     /// The channel that it belongs to.
     pub channel: Option<u32>,
@@ -69,7 +69,7 @@ pub(super) struct Endpoint {
     /// When the timer goes off, if it is set, and on which vCPU.
     armed: Option<Nanos>,
     timer_vcpu: u32,
-    /// Calls not answered, since when.
+    /// Since when each unanswered call has been waiting.
     calls: VecDeque<Nanos>,
     pub responses: Waits,
 }
@@ -92,7 +92,7 @@ impl Endpoint {
         }
     }
 
-    /// Adds what it knows to its client's or channel's account.
+    /// Adds what this end knows to its client's or channel's account.
     pub fn add_to(&self, outcome: &mut ClientOutcome) {
         outcome.retransmissions += self.tcp.retransmissions;
         outcome.bytes += self.tcp.delivered;
@@ -133,7 +133,8 @@ impl Sockets {
 }
 
 impl Vm {
-    /// A packet is there for this VM, brought by a thread on the pCPU `from`, if it was one.
+    /// A packet is there for this VM, brought by a thread on the pCPU `from` (`None`: by no
+    /// thread).
     pub fn packet_due(&mut self, host: &mut Host, packet: Packet, from: Option<PcpuId>) {
         let End::Guest { endpoint, .. } = packet.to else {
             return;
@@ -142,13 +143,14 @@ impl Vm {
         let vcpu = (self.params.net.irq + queue) % self.vcpus.len() as u32;
         let receive = &mut self.vcpus[vcpu as usize].receive;
         receive.queue.push_back(packet);
-        // Else the interrupt is pending, or polling finds it.
+        // Otherwise the interrupt is already pending, or polling finds the packet.
         if receive.queue.len() == 1 && !receive.polling {
             self.post(host, vcpu, Interrupt::Net, from);
         }
     }
 
-    /// Goes on with a vCPU's receive softirq; is there something to be paid or seen again?
+    /// Goes on with a vCPU's receive softirq; returns whether there is work to be charged, or to
+    /// look at again.
     pub(super) fn softirq(&mut self, host: &mut Host, vcpu: u32) -> bool {
         let cost = self.params.net.packet;
         let slot = &mut self.vcpus[vcpu as usize];
@@ -200,7 +202,7 @@ impl Vm {
         }
         let messages = u64::from(received.messages);
         for message in 0..messages {
-            // Of several in one packet only the sum is known.
+            // Of several messages in one packet only the total size is known.
             let rest = if message == 0 {
                 received.bytes % messages
             } else {

@@ -7,7 +7,7 @@ use corun_model::{Nanos, Parameter, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetParams {
     /// The vCPU that takes the first receive queue's interrupt, the next one the second queue's and
-    /// so on, modulo the number of vCPUs. 0: where Linux has it without irqbalance.
+    /// so on, modulo the number of vCPUs. 0: where Linux puts it without irqbalance.
     pub irq: u32,
     /// Receive queues, 1–512; connections are spread over them. 1: virtio-net's default.
     pub queues: u32,
@@ -16,7 +16,7 @@ pub struct NetParams {
     pub packet: Nanos,
     /// Copying a KiB between kernel and program. 250 ns: 4 GB/s, one core's copy from memory.
     pub copy: Nanos,
-    /// The exit that tells the host of packets. 2 us: an I/O exit handled in the kernel (ioeventfd),
+    /// The exit that tells the host about packets. 2 us: an I/O exit handled in the kernel (ioeventfd),
     /// kvm-unit-tests `vmexit` `pci-io-eventfd`, 3000–5000 cycles.
     pub kick: Nanos,
 }

@@ -9,7 +9,7 @@ use crate::host::Host;
 use corun_model::Nanos;
 
 impl Vm {
-    /// Sends what TCP lets, from the running `vcpu`, and sets the timer there.
+    /// Sends what TCP allows, from the running `vcpu`, and sets the timer there.
     pub(super) fn flush(&mut self, host: &mut Host, vcpu: u32, endpoint: u32) {
         let now = host.now();
         let slot = &mut self.net.endpoints[endpoint as usize];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! vMigrater and xBalloon in guests: a reader beside computing, two VMs of 4 vCPUs on 4 pCPUs, as in
+//! vMigrater and xBalloon in guests: a reader among computing threads, two VMs of 4 vCPUs on 4 pCPUs, as in
 //! [`super::io_inactivity`].
 
 use super::*;
@@ -99,14 +99,14 @@ fn vmigrater_keeps_a_reader_active() {
     // A thread that is sent elsewhere again before it has run there has one cost for both moves.
     let (costs, moves) = (agent(&migrated).costs.count(), moves(&migrated));
     assert!(costs <= moves && costs * 2 > moves, "{costs} of {moves}");
-    // The other VM and the computing lose next to nothing.
+    // The other VM and the computing threads lose next to nothing.
     let work = |outcome: &Outcome, vm: usize| outcome.vms[vm].achieved.work;
     assert!(work(&migrated, 1) * 100 > work(&vanilla, 1) * 97);
     assert!(work(&migrated, 0) * 100 > work(&vanilla, 0) * 95);
 }
 
-/// What the host took from a vCPU is known to the nanosecond then, and that it took nothing of one that idles. With the
-/// paper's slices that neither helps nor harms.
+/// With steal time vMigrater knows to the nanosecond how much the host took from a vCPU, and that it took nothing from
+/// an idle one. With the paper's slices that neither helps nor harms.
 #[test]
 fn vmigrater_may_be_told_of_steal_time() {
     let with = |agent, steal_time| {
@@ -131,10 +131,10 @@ fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
     assert!((0.01..0.02).contains(&share), "{share}");
 }
 
-/// Two of four vCPUs have nothing to do but for the reader, on a host where a vCPU that wakes does not preempt. The
-/// reader's vCPU waits for a turn each time that its disk wakes it, until vMigrater has the reader on one that
-/// computes. That idle vCPUs are woken ten times less often than others beat makes it slower by a tenth: a task stays for
-/// a beat where it was sent.
+/// Two of four vCPUs have nothing to do except for the reader, on a host where a vCPU that wakes does not preempt. The
+/// reader's vCPU waits for a turn each time its disk wakes it, until vMigrater moves the reader to one that computes.
+/// Idle vCPUs are woken ten times less often than the hearts of others beat, which makes the reader slower by a tenth:
+/// a task stays for a beat where it was sent.
 #[test]
 fn vmigrater_lets_idle_vcpus_sleep_and_finds_the_reader_among_them() {
     let reads = |agent| {
@@ -155,7 +155,7 @@ fn vmigrater_lets_idle_vcpus_sleep_and_finds_the_reader_among_them() {
     assert!(rested * 10 > as_often * 9, "{rested} and {as_often} bytes");
 }
 
-/// Three vCPUs have nothing to do: to their guest they idle, whether they give their pCPUs back or poll.
+/// Three vCPUs have nothing to do: to their guest they are idle, whether they give their pCPUs back or poll.
 #[test]
 fn vmigrater_lets_idle_vcpus_rest_however_they_idle() {
     let work = |idle, rest| {
@@ -205,7 +205,8 @@ fn xballoon_sleeps_at_the_price_of_its_process() {
         guest("b", READER, None),
     ]);
     let (agent, reads) = (agent(&outcome), io(&outcome).operations);
-    // A switch of 1.5 us and a system call of 0.5 us for most reads: those that it may sleep for.
+    // A switch of 1.5 us and a system call of 0.5 us for most reads: those during which it may
+    // sleep.
     let most = reads * 2_000;
     assert!(
         agent.work > most / 2 && agent.work <= most * 11 / 10,

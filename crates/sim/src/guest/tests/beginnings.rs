@@ -4,7 +4,7 @@
 use super::*;
 use crate::sched::cfs::{Cfs, CfsParams};
 
-/// The run's outcome from its begin on.
+/// The run's outcome from its beginning on.
 fn from_the_start(pcpus: u32, vms: Vec<VmSpec>, over: Nanos, seed: u64) -> Outcome {
     let host = machine(pcpus, FREE);
     let cfs = Cfs::new(CfsParams::preset("4.x", pcpus).unwrap(), &host);
@@ -17,7 +17,7 @@ fn hogs(name: &str) -> VmSpec {
     vm(name, free(), &["loop { compute 100ms }"; 2])
 }
 
-/// What is not done until a VM begins: each has pCPUs of its own.
+/// The work that is missing because a VM begins later: each VM has pCPUs of its own.
 #[test]
 fn each_vm_begins_at_a_time_of_its_own() {
     let late = |seed| {
@@ -40,12 +40,12 @@ fn each_vm_begins_at_a_time_of_its_own() {
     assert_ne!(once, late(2));
 }
 
-/// Periods are not made up for that passed before the VM began.
+/// Periods that passed before the VM began are not made up for.
 #[test]
 fn a_timer_counts_from_when_its_vm_begins() {
     let program = "loop { timer t 20ms; compute 1ms; count }";
     let outcome = from_the_start(1, vec![vm("a", free(), &[program])], 500 * MS, 3);
     let begun = outcome.vms[0].achieved.throughput;
-    // One per period of what is left of the second, half of it at least.
+    // One per period in what is left of the second, at least half of it.
     assert!((24.0..50.0).contains(&begun), "{begun}");
 }

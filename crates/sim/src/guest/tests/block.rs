@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads and writes that can be reckoned by hand.
+//! Reads and writes that can be computed by hand.
 
 use super::*;
 use crate::device::disk::{DiskParams, HddParams, MediumParams, SchedulerParams, SsdParams};
@@ -18,7 +18,7 @@ fn free_block() -> GuestParams {
     }
 }
 
-/// The medium at once: no way there or back.
+/// The medium alone: getting there and back takes no time.
 fn disk(medium: MediumParams) -> DiskSpec {
     DiskSpec {
         name: "disk".into(),
@@ -39,7 +39,7 @@ fn hdd() -> DiskSpec {
     disk(MediumParams::Hdd(HddParams::default()))
 }
 
-/// With an image on the first disk.
+/// The VM with an image on the first disk.
 fn stored(mut vm: VmSpec) -> VmSpec {
     vm.disk = Some(image());
     vm
@@ -54,7 +54,7 @@ fn io(outcome: &Outcome, vm: usize) -> &IoAchieved {
     outcome.vms[vm].achieved.io.as_ref().unwrap()
 }
 
-/// One I/O thread beside a hog on one vCPU.
+/// One I/O thread and a hog on one vCPU.
 fn with_hog(params: GuestParams, program: &str) -> VmSpec {
     let mut spec = stored(vm("a", params, &["loop { compute 100ms }", program]));
     spec.vcpus = 1;
@@ -86,7 +86,7 @@ fn a_random_read_takes_what_its_parts_take() {
         io.waits
     );
     assert_eq!(io.inactivity, 0);
-    // Nothing is read ahead: the request is all that the thread waits for, but for the interrupt's own work.
+    // Nothing is read ahead: the thread waits for nothing but the request, except for the interrupt's own work.
     let taken = time - 2 * US;
     let [reads, writes] = io.requests;
     assert!(reads.count.abs_diff(io.operations) <= 1, "{reads:?}");
@@ -97,7 +97,7 @@ fn a_random_read_takes_what_its_parts_take() {
     assert!(busy.abs_diff(io.operations * 55_448) < 60 * US, "{busy}");
 }
 
-/// What is read ahead is a request, too, whether or not anybody waits for it.
+/// Read-ahead counts as a request, too, whether or not a thread waits for it.
 #[test]
 fn requests_count_that_nobody_waits_for() {
     let vms = vec![stored(vm(
@@ -162,12 +162,12 @@ fn writes_wait_for_the_disk() {
         &["loop { write 4KB; compute 100us }"],
     ))];
     let outcome = run_on(1, 10 * MS, hdd(), vms);
-    // Each write just missed its place: a turn of the platter, 8.33 ms.
+    // Each write has just missed its place: a turn of the platter, 8.33 ms.
     assert_eq!(io(&outcome, 0).operations, 120);
     assert_eq!(outcome.devices[0].totals.seeks, 0);
 }
 
-/// One write at a time; threads that come meanwhile are in the next one, all of them together.
+/// One write at a time; all threads that come meanwhile are served together by the next one.
 #[test]
 fn appends_to_a_log_go_together() {
     let program = "loop { append wal 4KB; compute 100us; count commits }";
@@ -189,7 +189,8 @@ fn appends_to_a_log_go_together() {
     // Alone: a turn of the platter each, as with `write`.
     let (operations, ..) = run(&[program]);
     assert_eq!(operations, 120);
-    // Of three, one and two others by turns: a turn of the platter each, and no seek.
+    // Of three threads, one and the two others write alternately: a turn of the platter each, and
+    // no seek.
     let (operations, bytes, totals) = run(&[program; 3]);
     assert!((178..=181).contains(&operations), "{operations}");
     assert_eq!(bytes, operations * 4 * KIB);
@@ -233,7 +234,7 @@ fn a_completion_for_a_descheduled_vcpu_waits_until_it_runs() {
         (io.operations, io.inactivity)
     };
     // In a slice of 10 ms it reads 180 times; in the 10 ms without a pCPU the last read is done at
-    // once, and nobody hears of it: inactive for half of the time.
+    // once, but the guest does not learn of it: inactive for half of the time.
     let (operations, inactivity) = reads(10 * MS);
     assert!((8_800..=9_200).contains(&operations), "{operations}");
     assert!(inactivity.abs_diff(SEC / 2) < SEC / 100, "{inactivity}");
@@ -326,7 +327,7 @@ fn vms_without_room_on_a_disk() {
     assert!(refused(elsewhere).contains("its disk is none of the host's 1"));
 }
 
-/// One that reads at random, with an emulator, beside hogs on its pCPU.
+/// A VM that reads at random, with an emulator, and hogs on its pCPU.
 fn emulated_reader(params: EmulatorParams, pcpus: u32, hogs: usize) -> Outcome {
     let mut disk = ssd();
     (disk.params.submit, disk.params.complete) = (10 * US, 5 * US);
@@ -338,7 +339,7 @@ fn emulated_reader(params: EmulatorParams, pcpus: u32, hogs: usize) -> Outcome {
 }
 
 /// A thread of the host takes requests to the disk and completions back: on a pCPU of its own it
-/// costs what fixed times would have been, beside a hog it waits for its turn twice per read.
+/// costs what fixed times would, next to a hog it waits for its turn twice per read.
 #[test]
 fn an_emulator_needs_a_pcpu() {
     let read = |pcpus: u32, hogs: usize| {
@@ -352,8 +353,8 @@ fn an_emulator_needs_a_pcpu() {
     assert!(shared < alone / 4, "{shared} of {alone}");
 }
 
-/// Without ioeventfd the vCPU submits: a read takes as long, and the vCPU computes meanwhile; beside
-/// a hog there is a turn less to wait for.
+/// Without ioeventfd the vCPU submits: a read takes as long, and the vCPU computes meanwhile; next to a hog there is
+/// one turn less to wait for.
 #[test]
 fn without_ioeventfd_the_vcpu_submits() {
     let read = |ioeventfd, pcpus, hogs| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A guest that retains its contexts without limit (MWAIT passed through) on a host that has found that out:
-//! `vsmtio` sees it by its cycles, and the dispatcher ends its turns.
+//! `vsmtio` recognises it by its cycles, and the dispatcher ends its turns.
 
 use super::*;
 use crate::sched::dispatcher::Dispatcher;
@@ -8,7 +8,7 @@ use corun_model::DispatcherParams;
 use corun_model::time::US;
 use corun_policies::{Fair, Policy, VsmtIo, VsmtIoParams};
 
-/// A guest that mostly waits, on a core beside others that compute: the outcome of a second under `policy`.
+/// A guest that mostly waits, on a core with others that compute: the outcome under `policy`.
 fn beside_hogs(policy: Box<dyn Policy>, hogs: usize) -> Outcome {
     let waits = GuestParams {
         idle: IdleMode::Retention(0),
@@ -29,7 +29,7 @@ fn beside_hogs(policy: Box<dyn Policy>, hogs: usize) -> Outcome {
     let guests = Guests::new(vms, Vec::new(), 1).unwrap();
     let sched = Box::new(Dispatcher::new(DispatcherParams::default(), &host));
     let simulation = Simulation::new(host, sched, Box::new(guests), None).with_policy(policy);
-    // It takes periods until it is known.
+    // It takes several periods until the guest is recognised.
     simulation.run(500 * MS, 2_500 * MS, |_| {})
 }
 
@@ -50,10 +50,11 @@ fn useless(outcome: &Outcome) -> u64 {
 #[test]
 fn a_vcpu_dormant_on_its_pcpu_is_preempted_after_the_timeout() {
     for hogs in [2, 3] {
-        // In fair order it has its share, and does nothing with it.
+        // In fair order the guest has its share, and does nothing with it.
         let fair = beside_hogs(Box::new(Fair), hogs);
         assert!(useless(&fair) > 300, "{hogs}: {}", useless(&fair));
-        // Between two turns of a timeout others have theirs, 8 ms or more.
+        // Between two of its turns, each as long as the timeout, others have theirs, of 8 ms or
+        // more.
         let limited = beside_hogs(vsmtio(|_| {}), hogs);
         let bound = 1_000 * 200 / 8_200;
         assert!(useless(&limited) <= bound, "{hogs}: {}", useless(&limited));
@@ -61,7 +62,7 @@ fn a_vcpu_dormant_on_its_pcpu_is_preempted_after_the_timeout() {
             throughput(&limited, 0) > 50.0,
             "it gets its turns all the same"
         );
-        // Without retention nothing is limited: what is not wanted is not done.
+        // Without retention nothing is limited: what the user has switched off is not done.
         let off = beside_hogs(vsmtio(|params| params.retain = false), hogs);
         assert!(useless(&off) > 200, "{hogs}: {}", useless(&off));
     }

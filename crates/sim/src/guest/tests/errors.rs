@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! VMs that cannot be.
+//! VMs that are impossible.
 
 use super::*;
 use crate::device::net::{ChannelSpec, ClientKind, ClientSpec, Pace, Requests};
@@ -148,7 +148,7 @@ fn circles_that_somebody_begins_are_fine() {
             "loop { recv a; compute 1us; send b }",
         ],
         vec!["loop { send a; compute 1us; recv a }"],
-        // Three in a row, the last one named first.
+        // A chain of three, the last one named first.
         vec![
             "loop { recv b; compute 1us }",
             "loop { recv a; send b; compute 1us }",

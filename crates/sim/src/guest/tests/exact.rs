@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can be reckoned by hand.
+//! What can be computed by hand.
 
 use super::*;
 use crate::host::Totals;
@@ -99,7 +99,8 @@ fn a_spin_barrier_burns_the_slice() {
     let alone = run(4, 10 * MS, vec![vm("a", free(), &[program; 4])]);
     assert_eq!(throughput(&alone, 0), 4000.0);
     let shared = run(2, 10 * MS, vec![vm("a", free(), &[program; 4])]);
-    // The one that comes first spins out its 10 ms while the others wait: a round or two per slice.
+    // The one that comes first spins for the rest of its 10 ms while the others wait: a round or
+    // two per slice.
     let rounds = throughput(&shared, 0);
     assert!((400.0..=800.0).contains(&rounds), "{rounds}");
     assert!(
@@ -144,7 +145,8 @@ fn a_timer_for_a_descheduled_vcpu_waits_until_it_runs() {
             .for_each(|thread| thread.vcpu = Some(0));
         throughput(&run(1, slice, vec![spec, vm("b", free(), &[HOG])]), 0)
     };
-    // In a slice of 10 ms its timer fires 10 times, in the 10 ms after it once, to be seen late.
+    // In a slice of 10 ms its timer fires 10 times, and once in the 10 ms after it, which is
+    // noticed late.
     let wakes = guest(10 * MS);
     assert!((480.0..=560.0).contains(&wakes), "{wakes}");
     // In a slice of 100 us hardly anything is late.

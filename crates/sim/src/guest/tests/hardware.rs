@@ -151,10 +151,10 @@ fn a_cold_cache_is_warmed_once() {
         let simulation = Simulation::new(host(), sched, Box::new(guests), None);
         simulation.run(0, 50 * MS, |_| {}).vms[0].vcpus[0].cache_lost
     };
-    // All its lines come from memory once; rates are rounded to a millionth.
+    // All of its lines come from memory once; rates are rounded to a millionth.
     let expected = 65_536 * 53;
     assert!(run(LLCF).abs_diff(expected) < 20);
-    // Those of a small set miss the L2, too.
+    // The lines of a small set also miss the L2.
     let expected = 230 * 16 * (5 + 53);
     assert!(run(LOLCF).abs_diff(expected) < 20);
 }

@@ -13,7 +13,7 @@ const HOG: &str = "loop { compute 100ms }";
 /// SysBench's sequential read: blocks of 16 KiB.
 const READER: &str = "loop { read 16KB; count }";
 
-/// Under CFQ.
+/// A disk under CFQ.
 fn under_cfq(medium: MediumParams) -> DiskSpec {
     DiskSpec {
         name: "disk".into(),
@@ -86,7 +86,7 @@ fn a_reader_loses_its_vcpus_inactive_time() {
     assert_eq!(io(&alone, 0).inactivity, 0);
     let inactive = io(&shared, 0).inactivity as f64 / shared.measured as f64;
     assert!((0.45..=0.55).contains(&inactive), "{inactive} of the time");
-    // It hears of its data when its vCPU has a pCPU again.
+    // The reader learns of its data when its vCPU has a pCPU again.
     let slowest = |outcome| io(outcome, 0).waits.quantile(0.99);
     assert!(
         slowest(&alone) < MS && slowest(&shared) > 9 * MS,
@@ -95,7 +95,7 @@ fn a_reader_loses_its_vcpus_inactive_time() {
     );
 }
 
-/// On a hard disk some of it is made up for: the drive reads on into its buffer meanwhile.
+/// On a hard disk some of that is made up for: the drive reads on into its buffer meanwhile.
 #[test]
 fn a_drives_buffer_reads_on_for_an_inactive_reader() {
     let left = |read_ahead| {

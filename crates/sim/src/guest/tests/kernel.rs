@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Conditions, clocks, shootdowns and idling, reckoned by hand.
+//! Conditions, clocks, shootdowns and idling, computed by hand.
 
 use super::*;
 use corun_model::time::US;
@@ -8,7 +8,7 @@ fn achieved(outcome: &Outcome) -> &Achieved {
     &outcome.vms[0].achieved
 }
 
-/// The second may begin or end in the midst of a round.
+/// The measured second may begin or end in the middle of a round.
 fn near(seen: f64, expected: f64) {
     assert!((seen - expected).abs() <= 1.0, "{seen}, not {expected}");
 }
@@ -43,14 +43,14 @@ fn a_period_is_kept_whatever_the_work_and_missed_ones_are_dropped() {
         throughput(&run(1, 10 * MS, vec![vm("a", free(), &[&program])]), 0)
     };
     assert_eq!((rate("1ms"), rate("9ms")), (100.0, 100.0));
-    // Late each time: nothing but work.
+    // The thread is late each time: it does nothing but work.
     assert_eq!(rate("20ms"), 50.0);
 }
 
 #[test]
 fn a_timer_counts_from_the_start_and_goes_with_its_name_not_its_place() {
     let rate = |program: &str| throughput(&run(1, 10 * MS, vec![vm("a", free(), &[program])]), 0);
-    // Two places, one timer: 10 ms each, not 10 ms for both.
+    // Two places use one timer: 10 ms each, not 10 ms for both.
     let both = "loop { compute 1ms; count; timer t 10ms; compute 2ms; timer t 10ms }";
     assert_eq!(rate(both), 50.0);
     // 25 ms, then nine times 1 ms. Relative: 15 ms too late for good, 115 ms for ten periods.
@@ -81,7 +81,8 @@ fn being_busy_ends_by_the_clock() {
     let one = vm("a", free(), &program);
     let two = vm("b", free(), &program);
     let outcome = run(1, 10 * MS, vec![one, two]);
-    // Each has half of the pCPU, yet 50 ms go by as fast as alone, but for the wait for a slice.
+    // Each VM has half of the pCPU, yet 50 ms go by as fast as alone, except for the wait for a
+    // slice.
     let rate = throughput(&outcome, 0);
     assert!((15.0..=20.0).contains(&rate), "{rate}");
 }
@@ -116,7 +117,7 @@ fn a_shootdown_waits_for_descheduled_vcpus_unless_it_is_paravirtual() {
     };
     // Each has a pCPU: the other one answers at once.
     assert_eq!(rounds(2, TlbFlush::Ipi).0, 1000.0);
-    // By turns of 10 ms: one shootdown in 20 ms, and the slice is spun away.
+    // In turns of 10 ms: one shootdown in 20 ms, and the slice is spent spinning.
     let (rate, seen) = rounds(1, TlbFlush::Ipi);
     assert!((49.0..=51.0).contains(&rate), "{rate}");
     assert!(seen.spin > 400 * MS, "{}", seen.spin);
@@ -168,7 +169,7 @@ fn older_kernels_interrupt_an_idle_vcpu_once_in_each_time_of_idling() {
 
 #[test]
 fn a_shootdown_waits_until_a_woken_vcpu_has_a_pcpu() {
-    // One pCPU by turns of 10 ms: the sibling is woken behind whoever spins for it.
+    // One pCPU in turns of 10 ms: the sibling is woken behind the vCPU that spins for it.
     let programs = [
         "loop { compute 1ms; shootdown; count }",
         "loop { compute 100us; sleep 99900us }",
@@ -191,8 +192,8 @@ const NAPS: &str = "loop { compute 50us; count; sleep 50us }";
 
 #[test]
 fn no_more_polls_are_caught_than_made() {
-    // It is polled for when the measured part begins, and computes when that ends: a poll counts when
-    // it is over, as its success does.
+    // The vCPU is polled for when the measured part begins, and computes when that ends: a poll counts when it is over,
+    // and so does its success.
     let naps = "compute 85us; loop { sleep 55us; compute 55us; count }";
     let outcome = run(1, 10 * SEC, vec![vm("naps", free(), &[naps])]);
     let seen = achieved(&outcome);
@@ -221,7 +222,7 @@ fn halt_polling_saves_switches_while_the_pcpu_is_its_own() {
     assert_eq!(polling.vms[0].vcpus[0].switches, 0);
     near(achieved(&polling).halt_poll_hits as f64, 10_000.0);
     assert_eq!(polling.vms[0].vcpus[0].run, SEC, "it never leaves");
-    // Beside a hog KVM does not poll at all, unless it is told to.
+    // Next to a hog KVM does not poll at all, unless it is set to.
     let vms = [naps, vm("hog", free(), &["loop { compute 100ms }"])];
     assert_eq!(
         achieved(&seen(HaltPollParams::default(), &vms)).halt_polls,
@@ -240,7 +241,7 @@ fn halt_polling_saves_switches_while_the_pcpu_is_its_own() {
 
 #[test]
 fn a_poll_cut_short_waits_for_its_wakeup_not_for_its_turn() {
-    // One that is polled for all the time it sleeps, beside a hog with slices of 10 ms.
+    // A vCPU that is polled for all the time it sleeps, and a hog, with slices of 10 ms.
     let vms = [
         vm("naps", free(), &["loop { compute 50us; sleep 7ms }"]),
         vm("hog", free(), &["loop { compute 100ms }"]),
@@ -253,8 +254,8 @@ fn a_poll_cut_short_waits_for_its_wakeup_not_for_its_turn() {
     let guests = Guests::new(vms.to_vec(), Vec::new(), 1).unwrap();
     let outcome = simulate(machine(1, FREE), 10 * MS, guests.with_halt_polling(params));
     assert!(achieved(&outcome).halt_polls > 50);
-    // When its slice of 10 ms ends, it sleeps for another 4.1 ms of the hog's: so long it waits, and is
-    // ready only for the rest. Fifty times, but for the first, in which polls have to grow.
+    // When its slice of 10 ms ends, it sleeps for another 4.1 ms of the hog's slice: for that time it waits, and it is
+    // ready only for the rest. Fifty times, except for the first ones, in which polls have to grow.
     let naps = outcome.vms[0].vcpus[0];
     assert!(naps.wait.abs_diff(50 * 4_100 * US) < 4 * MS, "{naps:?}");
     assert_eq!(naps.run + naps.wait + naps.ready, SEC);
@@ -262,7 +263,7 @@ fn a_poll_cut_short_waits_for_its_wakeup_not_for_its_turn() {
 
 #[test]
 fn before_5_13_a_shared_poll_goes_on_to_its_end() {
-    // Polled for 7 ms at a time in slices of 1 ms, beside a VM that comes every 50 ms.
+    // Polled for 7 ms at a time in slices of 1 ms, together with a VM that comes every 50 ms.
     let longest_wait = |to_end| {
         let vms = vec![
             vm("naps", free(), &["loop { compute 50us; sleep 7ms }"]),
@@ -276,7 +277,7 @@ fn before_5_13_a_shared_poll_goes_on_to_its_end() {
         };
         let guests = Guests::new(vms, Vec::new(), 1).unwrap();
         let outcome = simulate(machine(1, FREE), MS, guests.with_halt_polling(params));
-        // Else a poll is over with the slice, and catches nothing.
+        // Otherwise a poll is over with the slice, and catches nothing.
         assert_eq!(achieved(&outcome).halt_poll_hits > 50, to_end);
         outcome.vms[1].ready_waits.quantile(1.0)
     };
@@ -288,7 +289,7 @@ fn before_5_13_a_shared_poll_goes_on_to_its_end() {
 
 #[test]
 fn a_poll_gives_way_to_a_task_that_wants_the_pcpu() {
-    // Sleeps that grow the window to 200 us, beside a VM that comes every 10 ms.
+    // Sleeps that grow the window to 200 us, together with a VM that comes every 10 ms.
     let vms = vec![
         vm("naps", free(), &["loop { compute 10us; sleep 150us }"]),
         vm("comes", free(), &["loop { every 10ms; compute 1us }"]),
@@ -306,7 +307,7 @@ fn an_idle_loop_that_polls_never_leaves_its_pcpu_by_itself() {
         let alone = run(1, 10 * MS, vec![vm("a", params(idle), &[NAPS])]);
         near(throughput(&alone, 0), 10_000.0);
         assert_eq!(alone.vms[0].vcpus[0].run, SEC);
-        // Beside a hog it has half of the time, busy or not.
+        // Next to a hog it has half of the time, busy or not.
         let hog = vm("hog", free(), &["loop { compute 100ms }"]);
         let shared = run(1, 10 * MS, vec![vm("a", params(idle), &[NAPS]), hog]);
         assert_eq!(shared.vms[0].vcpus[0].run, SEC / 2);
@@ -337,7 +338,7 @@ fn retention_ends_at_its_limit() {
     assert_eq!(guests(retain(20 * MS)).vms[0].vcpus[0].run, SEC);
 }
 
-/// Two that mostly wait, one on each hardware thread of a core, and another VM on the first of them.
+/// Two VMs that mostly wait, one on each hardware thread of a core, and another VM on the first hardware thread.
 fn beside_retention(program: &str) -> Outcome {
     let told = GuestParams {
         idle: IdleMode::Told,
@@ -366,20 +367,21 @@ fn beside_retention(program: &str) -> Outcome {
 
 #[test]
 fn both_hardware_threads_of_a_core_are_not_retained_beside_one_that_waits() {
-    // It wants to run all the time: there is nothing for the first to retain its context beside.
+    // The other VM wants to run all the time: the first has no time in which to retain its context.
     let outcome = beside_retention("loop { compute 100ms }");
     let run = |vm: usize| outcome.vms[vm].vcpus[0].run;
     assert!(run(2) > 900 * MS, "{}", run(2));
     assert!(outcome.vms[0].vcpus[0].retained < 50 * MS);
     let beside = outcome.vms[1].vcpus[0].retained;
     assert!(beside > 700 * MS, "{beside}");
-    // Nor does it wait for one when it wakes, but if the first retains beside the second's work.
+    // Nor does the other VM wait for a retention when it wakes, except if the first retains while
+    // the second works.
     let outcome = beside_retention("loop { sleep 5ms; compute 50us; count }");
     let waits = &outcome.vms[2].ready_waits;
     assert!(waits.quantile(0.9) <= 200 * US, "{}", waits.quantile(0.9));
 }
 
-/// One that mostly waits, and one that comes every 5 ms, on one pCPU.
+/// A VM that mostly waits, and one that comes every 5 ms, on one pCPU.
 #[test]
 fn a_retention_ends_for_a_vcpu_that_waits_if_it_gives_way() {
     let waits = |sched: RoundRobin| {
@@ -405,10 +407,11 @@ fn a_retention_ends_for_a_vcpu_that_waits_if_it_gives_way() {
     assert!(retained > 500 * MS, "{retained}");
 }
 
-/// Linux: `unix_write_space()` wakes when `unix_writable()`, a quarter of the buffer; a pipe or a work list wakes sooner.
+/// Linux: `unix_write_space()` wakes senders when `unix_writable()`, at a quarter of the buffer; a pipe or a work list
+/// wakes them sooner.
 #[test]
 fn senders_to_a_socket_are_woken_together_once_little_is_left() {
-    // One each millisecond is taken of eight; six go in at once where senders are woken when two are left.
+    // One of eight items is taken each millisecond; six go in at once if senders are woken when two are left.
     let wakes = |queue: &str| {
         let receiver = format!("queue q {queue}; loop {{ recv q; compute 1ms; count }}");
         let sender = "loop { compute 1ns; send q }";
@@ -427,7 +430,8 @@ fn senders_to_a_socket_are_woken_together_once_little_is_left() {
 
 #[test]
 fn an_idle_vcpu_with_its_context_kept_needs_no_interrupt() {
-    // A ping-pong over two queues: with HLT each turn begins with an interrupt, with polling not.
+    // A ping-pong over two queues: with HLT each turn begins with an interrupt, with polling it
+    // does not.
     let programs = [
         "loop { compute 10us; send a; recv b; count }",
         "loop { recv a; compute 10us; send b }",

@@ -12,7 +12,8 @@ fn kind(lock: LockKind) -> GuestParams {
     GuestParams { lock, ..free() }
 }
 
-/// Two lockers on pCPUs 0 and 1; a hog shares pCPU 0, so that vCPU 0 is preempted in mid-lock.
+/// Two lockers on pCPUs 0 and 1; a hog shares pCPU 0, so that vCPU 0 is preempted while it holds
+/// the lock.
 fn preempted_holder(params: GuestParams, slice: Nanos) -> Outcome {
     let lockers = vm("a", params, &[LOCKER; 2]);
     run(2, slice, vec![lockers, on(0, vm("hog", free(), &[HOG]))])
@@ -40,7 +41,8 @@ fn two_lockers_share_a_lock_fully() {
         let rounds = throughput(&outcome, 0);
         assert!((rounds - 10_000.0).abs() <= 2.0, "{lock:?}: {rounds}");
         let waits = &outcome.vms[0].achieved.lock_waits;
-        // The other has it for 100 us, 10 us of them beside ones own work outside.
+        // The other thread holds the lock for 100 us, 10 us of which overlap with this thread's own
+        // work outside it.
         let wait = waits.quantile(0.5);
         assert!((89 * US..=91 * US).contains(&wait), "{lock:?}: {wait}");
     }
@@ -68,7 +70,7 @@ fn a_paravirtual_waiter_gives_its_pcpu_back() {
     let spin = |outcome: &Outcome| outcome.vms[0].achieved.spin;
     assert!(spin(&halting) * 3 < spin(&ticket), "{}", spin(&halting));
     let halted = halting.vms[0].vcpus[1].wait;
-    // vCPU 0 is descheduled for half a second, 0.3 to 0.5 of it as the holder.
+    // vCPU 0 is descheduled for half a second, for 0.3 to 0.5 of that as the holder.
     assert!((SEC / 10..SEC / 3).contains(&halted), "{halted}");
     assert!(halting.vms[0].achieved.lock_halts > 0);
 }
@@ -100,15 +102,15 @@ fn from_the_start(pcpus: u32, slice: Nanos, vms: Vec<VmSpec>) -> Outcome {
     Simulation::new(machine(pcpus, FREE), sched, guests, None).run(0, SEC, |_| {})
 }
 
-/// What three threads did, each on a pCPU of its own, of which the second is shared with a hog, in slices of a
-/// millisecond: it has it in the first one, and in the third.
+/// What three threads did, each on a pCPU of its own, of which the second is shared with a hog in slices of a
+/// millisecond: the second thread has its pCPU in the first slice, and in the third.
 fn three_on_paravirtual_locks(programs: [&str; 3]) -> Outcome {
     let lockers = vm("a", kind(LockKind::Paravirtual), &programs);
     from_the_start(3, MS, vec![lockers, on(1, vm("hog", free(), &[HOG]))])
 }
 
-/// It waits from 4 ms to 23 ms, and KVM has learnt from its naps to poll for it. A thread that only waits in its
-/// runqueue is not what a poll is for: it has halted once, and gives its pCPU back.
+/// The vCPU waits for the lock from 4 ms to 23 ms, and KVM has learnt from its naps to poll for it. A poll does not
+/// wait for threads that are only on the vCPU's runqueue: the vCPU has halted once, and gives its pCPU back.
 #[test]
 fn a_halted_waiter_is_not_called_by_a_thread_in_its_runqueue() {
     let params = GuestParams {
@@ -134,7 +136,8 @@ fn a_halted_waiter_is_not_called_by_a_thread_in_its_runqueue() {
     assert_eq!(polls(&alone), polls(&beside));
 }
 
-/// It waits from 950 us on, is preempted at 1 ms, and the lock is let go at 1.05 ms: nobody has it until 2 ms.
+/// The first waiter waits from 950 us on, is preempted at 1 ms, and the lock is let go at 1.05 ms: no thread has it
+/// until 2 ms.
 #[test]
 fn nobody_takes_a_lock_before_a_first_waiter_that_was_preempted_while_it_spun() {
     let holder = "lock l { compute 1050us }";
@@ -144,17 +147,18 @@ fn nobody_takes_a_lock_before_a_first_waiter_that_was_preempted_while_it_spun() 
     let achieved = &outcome.vms[0].achieved;
     let waits = &achieved.lock_waits;
     assert_eq!((waits.count(), waits.max() / (10 * US)), (2, 105));
-    // The other one gives up after 150 us, at 1.25 ms; the first has 50.
+    // The other one gives up after 150 us, at 1.25 ms; the first has spun for 50.
     assert_eq!((achieved.spin, achieved.lock_halts), (200 * US, 1));
-    // One that has halted by then, at 950 us, keeps nobody out.
+    // A waiter that has halted by then, at 950 us, keeps no thread out.
     let halted = "compute 800us; lock l { compute 10us }";
     let outcome =
         three_on_paravirtual_locks([holder, halted, "compute 1100us; lock l { compute 1us }"]);
     assert_eq!(outcome.vms[0].achieved.lock_waits.count(), 1);
 }
 
-/// The first waiter halts at 0.16 ms, so that the one that comes at 0.3 does not queue, and does not halt: it has the
-/// lock at 1 ms, when it is let go. The first is kicked in vain, and halts again. One that comes while it spins queues.
+/// The first waiter halts at 0.16 ms, so that the one that comes at 0.3 does not queue, and does not halt: it gets the
+/// lock at 1 ms, when that is let go. The first is kicked in vain, and halts again. A thread that comes while the first
+/// spins queues.
 #[test]
 fn one_that_comes_while_the_first_has_halted_spins_and_takes_the_lock() {
     let outcome = |last: &str| {
@@ -210,10 +214,10 @@ fn a_preempted_waiter_stalls_ticket_locks_only() {
         let outcome = run(3, 10 * MS, vec![lockers, on(0, vm("hog", free(), &[HOG]))]);
         throughput(&outcome, 0)
     };
-    // With three that want it all the time, the one that is preempted is always in the queue.
+    // With three lockers that want it all the time, the preempted one is always in the queue.
     let ticket = rounds(LockKind::Ticket);
     assert!((9_500.0..=10_500.0).contains(&ticket), "{ticket}");
-    // Test and set only stalls when the holder is preempted.
+    // Test-and-set stalls only when the holder is preempted.
     let unfair = rounds(LockKind::Unfair);
     assert!(unfair > 1.2 * ticket, "{unfair}");
 }
@@ -228,8 +232,8 @@ fn a_mutex_waiter_leaves_its_vcpu() {
     assert!((run as i64 - SEC as i64).abs() < 10, "{run}");
 }
 
-/// Two threads that take a mutex for so long after each microsecond, in a guest whose futex calls take `futex`;
-/// the rounds of both, and what they slept and called.
+/// Two threads that take a mutex for `held` after each microsecond, in a guest whose futex calls take `futex`; the
+/// rounds of both, and what else they achieved.
 fn rounds_of_two(held: Nanos, futex: Nanos) -> (f64, Achieved) {
     let params = GuestParams { futex, ..free() };
     let program = format!("loop {{ mutex m {{ compute {held}ns }}; compute 1us; count }}");
@@ -239,21 +243,21 @@ fn rounds_of_two(held: Nanos, futex: Nanos) -> (f64, Achieved) {
 
 #[test]
 fn who_asks_to_sleep_for_a_mutex_that_is_let_go_meanwhile_tries_again() {
-    // The first meets the second once: it calls for 300 ns, while the other lets go after 100 and calls, too, to wake
-    // nobody. From then on they are 200 ns apart, and each is out before the other comes.
+    // The first meets the second once: it calls for 300 ns, while the other lets go after 100 and also calls, but wakes
+    // no thread. From then on they are 200 ns apart, and each has let go before the other comes.
     let (rounds, done) = rounds_of_two(100, 300);
     assert!(
         (rounds / (2.0 * 1e9 / 1100.0) - 1.0).abs() < 0.001,
         "{rounds}"
     );
     assert_eq!(done.thread_switches, 0);
-    // Without a second look both sleep.
+    // Without the kernel's second look both sleep.
     let (_, slept) = rounds_of_two(100, 0);
     assert!(slept.thread_switches > 1_000, "{}", slept.thread_switches);
     // A lock held for longer than a call takes is worth sleeping for.
     let (_, slept) = rounds_of_two(10_000, 300);
     assert!(slept.thread_switches > 10_000, "{}", slept.thread_switches);
-    // Who is alone calls nobody.
+    // A lone thread makes no calls.
     let alone = run(
         1,
         10 * MS,
@@ -271,7 +275,7 @@ fn who_asks_to_sleep_for_a_mutex_that_is_let_go_meanwhile_tries_again() {
 
 #[test]
 fn who_is_signalled_has_the_mutex_before_it_goes_on() {
-    // The signaller keeps the mutex for so long after each of its signals, one in a millisecond.
+    // The signaller keeps the mutex for `held` after each of its signals, one per millisecond.
     let signals = |held: Nanos, futex: Nanos| {
         let params = GuestParams { futex, ..free() };
         let signaller =
@@ -305,8 +309,8 @@ fn the_guest_does_not_preempt_a_holder() {
     assert!((100.0..=201.0).contains(&wakes), "{wakes}");
 }
 
-/// `threads` of a program that meets after some 1 ms, each on a pCPU that it shares with a hog; all rounds
-/// of a second, in slices of 10 ms.
+/// `threads` threads that meet after about 1 ms each, each on a pCPU that it shares with a hog; all rounds in a second,
+/// with slices of 10 ms.
 fn meetings(meet: &str, threads: u32) -> f64 {
     let program = format!("loop {{ compute 1ms ±20%; {meet}; count }}");
     let programs = vec![program.as_str(); threads as usize];
@@ -318,16 +322,16 @@ fn meetings(meet: &str, threads: u32) -> f64 {
 
 #[test]
 fn threads_blocked_at_a_condition_barrier_are_woken_one_after_the_other() {
-    // Two threads: one is woken by the other, whatever the barrier is made of.
+    // Two threads: one is woken by the other, however the barrier is built.
     assert_eq!(meetings("condition-barrier b", 2), meetings("barrier b", 2));
-    // Eight: each wake-up waits for a hog's slice, at a barrier all at once.
+    // Eight: each wake-up waits for a hog's slice; at a plain barrier all wait at once.
     let (relayed, together) = (meetings("condition-barrier b", 8), meetings("barrier b", 8));
     assert!(relayed < 0.5 * together, "{relayed} {together}");
 }
 
 #[test]
 fn a_thread_blocked_at_a_spin_barrier_is_woken_with_the_others() {
-    // One that does not spin long enough to matter is woken as at a barrier that blocks.
+    // A thread that does not spin long enough to matter is woken as at a barrier that blocks.
     let together = meetings("barrier b", 8);
     let spun = meetings("spin-barrier b 1us", 8);
     assert!((spun / together - 1.0).abs() < 0.05, "{spun} {together}");
@@ -343,7 +347,7 @@ fn a_thread_that_spins_at_a_barrier_needs_no_waking() {
         // 200 us of each round of 700 us.
         assert_eq!(achieved.spin / (200 * US), SEC / (700 * US));
         assert_eq!(outcome.vms[0].vcpus[0].wait, 0);
-        // It spins no longer than said, and blocks.
+        // It spins no longer than stated, and then blocks.
         let late = thread(900);
         let outcome = run(2, 10 * MS, vec![vm("a", free(), &[&early, &late])]);
         let rounds = SEC / (900 * US);
@@ -360,8 +364,8 @@ fn a_group_has_its_work_done_once() {
         spec.vcpus = 4;
         run(4, 10 * MS, vec![spec])
     };
-    // One leads for itself; meanwhile the others come, of which one leads for all, while the first
-    // comes again: four rounds in 60 us, where a mutex has two.
+    // One thread leads for itself; meanwhile the others come, and one of them leads for all of
+    // these, while the first comes again: four rounds in 60 us, compared with two with a mutex.
     let near = |outcome: &Outcome, each: Nanos| {
         let expected = 1e9 / each as f64;
         let seen = throughput(outcome, 0);
@@ -373,8 +377,8 @@ fn a_group_has_its_work_done_once() {
     assert_eq!(blocked.vms[0].achieved.spin, 0);
     let spun = rounds("write-group g 30us 50us");
     near(&spun, 15 * US);
-    // Of 60 us each works for 10, three spin for 20 and the fourth, which led alone, for 20 as
-    // well; two of them also while the third leads for them.
+    // Of 60 us each thread works for 10; three spin for 20, and so does the fourth, which led
+    // alone; two of them also spin while the third leads for them.
     assert!(spun.vms[0].achieved.spin > SEC);
     let briefly = rounds("write-group g 30us 5us");
     near(&briefly, 15 * US);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Guests under the simplest host scheduler there is, so that what shows comes from the guest model
-//! alone.
+//! Guests under the simplest possible host scheduler, so that what they show comes from the guest
+//! model alone.
 
 mod agents;
 mod beginnings;
@@ -63,7 +63,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
     }
 }
 
-/// The same, its vCPUs on this pCPU only.
+/// The same, with its vCPUs on this pCPU only.
 fn on(pcpu: u32, mut vm: VmSpec) -> VmSpec {
     vm.allowed = [PcpuId(pcpu)].into_iter().collect();
     vm
@@ -92,7 +92,8 @@ fn machine(pcpus: u32, costs: Costs) -> HostParams {
     }
 }
 
-/// 100.3 ms of warm-up, then a measured second: its ends fall between the events of round numbers.
+/// 100.3 ms of warm-up, then a measured second: its ends fall between events, which are at round
+/// numbers.
 fn simulate(host: HostParams, slice: Nanos, guests: Guests) -> Outcome {
     let sched = Box::new(RoundRobin::new(slice));
     let warm_up = 100 * MS + 3 * MS / 10;

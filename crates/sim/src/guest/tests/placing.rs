@@ -6,7 +6,7 @@ use crate::guest::thread::Doing;
 use crate::guest::vm::Vm;
 use crate::sched::fair::{Average, FULL};
 
-/// A VM whose threads are free to go anywhere; where each is, is up to the test.
+/// A VM whose threads may go anywhere; the test decides where each is.
 fn free_threads(vcpus: u32, programs: &[&str]) -> VmSpec {
     let mut spec = vm("a", free(), programs);
     spec.vcpus = vcpus;
@@ -36,7 +36,7 @@ fn running(vcpus: u32, threads: usize, on: &[u32]) -> Vm {
     vm
 }
 
-/// Thread 5 was on vCPU 1 and is woken from vCPU 0.
+/// Where thread 5 goes, which was on vCPU 1 and is woken from vCPU 0.
 fn goes(mut vm: Vm, sync: bool) -> u32 {
     vm.threads[5].vcpu = 1;
     vm.place(5, 0, sync, 0)
@@ -55,11 +55,11 @@ fn an_idle_vcpu_is_best_first_the_one_it_was_on() {
 
 #[test]
 fn a_thread_goes_to_its_wakers_vcpu_if_that_has_less_to_do() {
-    // One thread on either: it stays. Two where it was, and its own load is taken off: stays.
+    // One thread on either: it stays. Two where it was, and its own load is subtracted: it stays.
     assert_eq!(goes(running(2, 6, &[0, 1]), false), 1);
     assert_eq!(goes(running(2, 6, &[0, 1, 1]), false), 1);
     assert_eq!(goes(running(2, 6, &[0, 1, 1, 1, 1]), false), 0);
-    // One that hardly ever ran brings little, and there is little to take off.
+    // A thread that hardly ever ran brings little, and there is little to subtract.
     let mut rare = running(2, 6, &[0, 1, 1]);
     rare.threads[5].load = Average::starting_at(FULL / 100, 0);
     assert_eq!(goes(rare, false), 0);
@@ -68,14 +68,14 @@ fn a_thread_goes_to_its_wakers_vcpu_if_that_has_less_to_do() {
 #[test]
 fn a_waker_that_is_about_to_wait_makes_room() {
     assert_eq!(goes(running(2, 6, &[0, 1]), true), 0);
-    // Not alone: without the waker's load vCPU 0 has as much to do as the other one.
+    // The waker is not alone: without its load vCPU 0 has as much to do as the other one.
     assert_eq!(goes(running(2, 6, &[0, 0, 1]), true), 1);
 }
 
 #[test]
 fn a_server_does_not_draw_all_that_it_wakes() {
     let mut vm = running(2, 8, &[0, 1]);
-    // Both thread 5 and the waker have woken many others lately: the latter more.
+    // Both thread 5 and the waker have woken many others lately, the waker more.
     for other in [2, 3, 2, 3] {
         vm.threads[5].wakes.book(other, 0);
     }
@@ -85,7 +85,7 @@ fn a_server_does_not_draw_all_that_it_wakes() {
     assert_eq!(goes(vm, true), 1);
 }
 
-/// Seven hogs on four vCPUs: which of them has one alone changes.
+/// Seven hogs on four vCPUs: which of them has a vCPU to itself changes.
 #[test]
 fn hogs_take_turns_at_being_alone() {
     let programs: Vec<String> = (0..7)
@@ -96,11 +96,11 @@ fn hogs_take_turns_at_being_alone() {
     let achieved = &outcome.vms[0].achieved;
     let others = achieved.other_throughputs.iter().map(|(_, rate)| *rate);
     let rates: Vec<f64> = others.chain([achieved.throughput]).collect();
-    // 571 each would be fair; three pairs and one alone, for ever, 500 and 1000.
+    // 571 each would be fair; with three pairs and one alone for ever it would be 500 and 1000.
     assert!(rates.iter().all(|rate| *rate < 900.0), "{rates:?}");
 }
 
-/// A thread bound to a vCPU stays; the other one goes where there is nothing to do.
+/// A thread bound to a vCPU stays; the other one goes to a vCPU that has nothing to do.
 #[test]
 fn a_tick_hands_a_waiting_thread_to_an_idle_vcpu() {
     let mut spec = free_threads(

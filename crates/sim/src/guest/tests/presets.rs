@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Benchmarks by name: all run, and what papers say of some holds because of their structure.
+//! Benchmarks by name: all run, and what papers say about some holds because of their structure.
 
 use super::*;
 use crate::workload::{preset, preset_names};
 
-/// With their disks, clients and the VMs that they call: each gets something done.
+/// Presets with their disks, clients and the VMs that they call: each gets something done.
 #[test]
 fn presets_run() {
     for name in preset_names() {
         let preset = preset(name).unwrap();
-        // Some take longer than the rest for the first thing that counts.
+        // Some take longer than the rest until they finish a first unit.
         let done = [50 * MS, 2 * SEC].into_iter().any(|duration| {
             let (guests, pcpus) = crate::alone::guests(&preset, 1).unwrap();
             let sched = Box::new(RoundRobin::new(10 * MS));
@@ -23,8 +23,8 @@ fn presets_run() {
     }
 }
 
-/// How much longer a benchmark takes beside a VM that computes all the time: four vCPUs each, four
-/// pCPUs, turns of 5 ms.
+/// How much longer a benchmark takes alongside a VM that computes all the time: four vCPUs each,
+/// four pCPUs, turns of 5 ms.
 fn slowdown(name: &str) -> f64 {
     let spec = |name: &str| {
         let threads = preset(name).unwrap().threads(4).unwrap().into_iter();
@@ -47,8 +47,8 @@ fn slowdown(name: &str) -> f64 {
 }
 
 /// Jupiter (dissertation, §4.5.1) calls streamcluster synchronisation-intensive and freqmine
-/// computation-intensive: a program whose threads never wait for each other loses what is taken
-/// from it, no more.
+/// computation-intensive: a program whose threads never wait for each other loses no more than what
+/// is taken from it.
 #[test]
 fn a_program_that_meets_often_suffers_more_than_its_share() {
     let streamcluster = slowdown("streamcluster");

@@ -99,9 +99,8 @@ fn work_spinning_and_kernel_time_make_up_the_run_time() {
     check_conservation(&outcome, 2, true);
 }
 
-/// Where there is a pCPU for every vCPU, and switches and caches cost nothing, all schedulers are alike
-/// to the last unit of work, and a VM is as fast as on a host of its own. (CFS may put a woken vCPU
-/// beside its waker.)
+/// If there is a pCPU for every vCPU, and switches and caches cost nothing, all schedulers are equal to the last unit
+/// of work, and a VM is as fast as on a host of its own. (CFS may put a woken vCPU on its waker's pCPU.)
 #[test]
 fn with_a_pcpu_for_each_vcpu_all_schedulers_are_alike() {
     type Make = fn(&HostParams) -> Box<dyn HostScheduler>;
@@ -140,7 +139,7 @@ fn with_a_pcpu_for_each_vcpu_all_schedulers_are_alike() {
         let expected = rates(&vms, schedulers[0].1);
         for (name, make) in schedulers {
             assert_eq!(rates(&vms, make), expected, "{seed}: {name}");
-            // The first one's chance does not hang on how many there are.
+            // The first VM's random numbers do not depend on how many VMs there are.
             assert_eq!(rates(&vms[..1], make), expected[..1], "{seed}: {name}");
         }
     }
@@ -160,8 +159,8 @@ fn counts(body: &[Statement]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// No wake-up, lock or item is ever lost: programs that end do all they have to, and their
-    /// vCPUs halt.
+    /// No wake-up, lock or item is ever lost: programs that end do everything they have to do, and
+    /// their vCPUs halt.
     #[test]
     fn finite_programs_finish(
         seed in any::<u64>(),
@@ -178,7 +177,7 @@ proptest! {
         vms.iter_mut().for_each(|vm| vm.params.idle = IdleMode::Halt);
         for (index, thread) in vms.iter_mut().flat_map(|vm| &mut vm.threads).enumerate() {
             let text = random_program(seed, index as u64 % (2 * pairs));
-            // A wait in the last round could be for a signal that is over.
+            // A wait in the last round could be for a signal that has already been given.
             let finite = text.replacen("loop {", "loop 10 {", 1);
             let finite = finite.replace("mutex m9 { wait c }; ", "");
             thread.program = Program::parse(&finite).unwrap();

@@ -31,7 +31,7 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
             [writer.rng.between(0, 1) as usize];
     }
     if all.chance(300) {
-        // A broadcast each round, so that no wait is the last.
+        // A broadcast in each round, so that no wait is for ever.
         writer.text += if index.is_multiple_of(2) {
             "broadcast c; "
         } else {

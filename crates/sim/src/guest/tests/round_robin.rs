@@ -17,9 +17,9 @@ struct Queue {
 pub(super) struct RoundRobin {
     slice: Nanos,
     queues: Vec<Queue>,
-    /// For how long guests that are told may retain their contexts.
+    /// For how long guests that go by the host's limit may retain their contexts.
     retention: Nanos,
-    /// Do they end for a vCPU that wants to run?
+    /// Do retentions end for a vCPU that wants to run?
     gives_way: bool,
 }
 
@@ -33,12 +33,12 @@ impl RoundRobin {
         }
     }
 
-    /// The same, where guests are told that they may retain their contexts for so long.
+    /// The same, but guests are told that they may retain their contexts for `retention`.
     pub fn telling(self, retention: Nanos) -> Self {
         Self { retention, ..self }
     }
 
-    /// The same, where that ends for a vCPU that wants to run there.
+    /// The same, but retentions end for a vCPU that wants to run there.
     pub fn giving_way(self) -> Self {
         Self {
             gives_way: true,
@@ -46,7 +46,7 @@ impl RoundRobin {
         }
     }
 
-    /// Tasks are dealt out to the pCPUs they may use by their numbers.
+    /// Tasks are dealt out, by their numbers, to the pCPUs they may use.
     fn home(host: &Host, task: TaskId) -> PcpuId {
         let allowed = host.task(task).spec.allowed;
         let nth = task.0 % allowed.len();

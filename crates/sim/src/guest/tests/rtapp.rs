@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole rt-app files, against what can be reckoned by hand.
+//! Whole rt-app files, compared with what can be computed by hand.
 
 use super::*;
 use crate::workload::rtapp::convert;
@@ -26,7 +26,7 @@ fn rounds_and_work(text: &str, vcpus: u32) -> (f64, f64) {
     (throughput(&outcome, 0), work)
 }
 
-/// The second may begin or end in the midst of rounds of so many threads and ms.
+/// The measured second may begin or end in the middle of rounds of so many threads and ms.
 fn near((rounds, work): (f64, f64), expected: (f64, f64), threads: f64, length: f64) {
     let fits = (rounds - expected.0).abs() <= threads && (work - expected.1).abs() <= length;
     assert!(fits, "{rounds}/s, {work} ms, not {expected:?}");
@@ -55,7 +55,7 @@ fn phases_share_a_unique_timer() {
 
 #[test]
 fn a_timer_counts_from_the_end_of_the_delay() {
-    // Six periods of 100 ms from 550 ms on end within the 1100.3 ms; warm-up is over before.
+    // Six periods of 100 ms from 550 ms on end within the 1100.3 ms; the warm-up is over before.
     let text = r#"{ "tasks" : { "t" : {
         "delay" : 550000, "run" : 1000, "timer" : { "ref" : "unique", "period" : 100000 }
     } } }"#;
@@ -82,7 +82,7 @@ fn pipeline(stage: u32, [wait, wake]: [&str; 2]) -> String {
 #[test]
 fn a_pipeline_of_suspend_and_resume_loses_what_comes_too_early() {
     let suspend = ["suspend", "resume"];
-    // Everybody is there in time: 100 rounds each of 1, 3 and 0.5 ms.
+    // Every thread is there in time: 100 rounds each of 1, 3 and 0.5 ms.
     let text = pipeline(3, suspend);
     near(rounds_and_work(&text, 3), (300.0, 450.0), 3.0, 5.0);
     // The stage is busy for 12 ms and so misses every other resume.
@@ -92,7 +92,7 @@ fn a_pipeline_of_suspend_and_resume_loses_what_comes_too_early() {
 
 #[test]
 fn a_pipeline_of_semaphores_loses_nothing() {
-    // The stage never waits: a round each 12 ms.
+    // The stage never waits: a round every 12 ms.
     let text = pipeline(12, ["sem_wait", "sem_post"]);
     let (stage, sink) = (1000.0 / 12.0, 500.0 / 12.0);
     near(

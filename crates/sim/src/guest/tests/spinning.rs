@@ -34,7 +34,8 @@ fn under(name: &str, vms: Vec<VmSpec>) -> Outcome {
     Simulation::new(host, sched, Box::new(guests), None).run(warm_up, warm_up + 3 * SEC, |_| {})
 }
 
-/// A locker on each of two pCPUs, with a hog beside the first: it is preempted in mid-lock.
+/// A locker on each of two pCPUs, with a hog on the first: the locker there is preempted while it
+/// holds the lock.
 fn holder_and_hog(ple_window: Option<Nanos>) -> Vec<VmSpec> {
     let mut lockers = vm("a", ticket(ple_window), &[LOCKER; 2]);
     lockers.allowed = PcpuSet::first(2);
@@ -45,8 +46,7 @@ fn preempted_holder(scheduler: &str, ple_window: Option<Nanos>) -> Outcome {
     under(scheduler, holder_and_hog(ple_window))
 }
 
-/// The spinner lets the holder go first, so that waits are shorter than slices; without, they are as
-/// long.
+/// The spinner lets the holder go first, so that waits are shorter than slices; without that, they are as long.
 #[test]
 fn a_preempted_holder_is_favoured() {
     for scheduler in ["cfs", "7.x", "dispatcher"] {
@@ -80,8 +80,9 @@ impl HostScheduler for Ganged {
     }
 }
 
-/// Where siblings are called to run together, that is not disturbed; a VM that has no gang, or one that leaves fair
-/// order as it is, yields whatever other VMs have, but not into the pCPU of one that has such a gang.
+/// Where siblings are called to run together, yields must not disturb that. A VM without a gang, or with one that
+/// leaves fair order as it is, yields whatever gangs other VMs have, but not on a pCPU of a VM with a gang that calls
+/// siblings.
 #[test]
 fn gangs_are_asked_which_vcpu_may_be_favoured() {
     let improves = |gangs: [Gang; 2]| {
@@ -109,7 +110,7 @@ fn gangs_are_asked_which_vcpu_may_be_favoured() {
     assert!(!improves([Gang::None, Gang::Dynamic]));
 }
 
-/// However often it is favoured, no vCPU gets further ahead of those that it goes before than by a slice.
+/// However often it is favoured, no vCPU gets further ahead than a slice of those that it goes before.
 #[test]
 fn a_favoured_vcpu_takes_no_turn_on_top() {
     let hogs_wait = |ple| {
@@ -125,8 +126,8 @@ fn a_favoured_vcpu_takes_no_turn_on_top() {
     assert!(favoured < without + slice / 10, "{favoured}, {without} ns");
 }
 
-/// Nobody in user mode holds a kernel's lock: a sibling that computes gains nothing of others' spinning. (Under EEVDF
-/// it does, since a vCPU that yields forfeits the rest of its slice.)
+/// No thread in user mode holds a kernel's lock: a sibling that computes gains nothing from others' spinning. (Under
+/// EEVDF it does, since a vCPU that yields forfeits the rest of its slice.)
 #[test]
 fn a_vcpu_that_computes_is_not_favoured() {
     for scheduler in ["cfs", "dispatcher"] {
@@ -137,7 +138,7 @@ fn a_vcpu_that_computes_is_not_favoured() {
             outcome.vms[0].vcpus[0].run
         };
         let (without, with) = (computes(None), computes(Some(2 * US)));
-        // Which vCPU has its turn may change: both come to about as much.
+        // Which vCPU has its turn may change: both get about the same.
         let near = without / 5 * 4..without / 4 * 5;
         assert!(near.contains(&with), "{scheduler}: {with} of {without}");
     }
@@ -239,12 +240,12 @@ fn windows_widen_until_the_vcpu_is_scheduled_anew() {
     let (fixed, widened) = (exits(1, &[]), exits(2, &[]));
     assert!(fixed > 1_000_000, "{fixed}");
     assert!(widened <= 40, "{widened}");
-    // A vCPU that is put back on its pCPU begins anew.
+    // A vCPU that is put back on its pCPU begins with the first window again.
     let shared = exits(2, &[HOG, HOG]);
     assert!(shared > 10 * widened.max(1), "{shared}");
 }
 
-/// VMs under `balance`, on a host where switches cost what they do by default: 400 ms of it.
+/// VMs under `balance` for 400 ms, on a host where switches have their default costs.
 fn balanced(pcpus: u32, vms: Vec<VmSpec>) -> Outcome {
     let host = machine(pcpus, Costs::default());
     let sched = Dispatcher::new(DispatcherParams::default(), &host);
@@ -264,9 +265,9 @@ fn noticed() -> GuestParams {
     }
 }
 
-/// Four VMs that flush often share a host, on which they begin one after the other: in step, the vCPUs of a VM would have
-/// their turns together, and nobody would wait. KVM does not see which vCPU has an interrupt to take, and spinners can only
-/// name each other: they let others run, among whom are those that they wait for.
+/// Four VMs that flush often share a host, on which they begin one after the other: in step, the vCPUs of a VM would
+/// have their turns together, and none would wait. KVM does not see which vCPU has an interrupt to take, and spinners
+/// can only yield to each other: they let others run, among which are those that they wait for.
 #[test]
 fn spinners_that_only_know_of_each_other_let_others_run() {
     let program = "sleep 5ms exp; loop { compute 36us ±30%; shootdown; count }";
@@ -287,7 +288,7 @@ fn spinners_that_only_know_of_each_other_let_others_run() {
     assert!(together > 0.6 * alone, "{together} of {alone}");
 }
 
-/// A VM of which one vCPU holds a lock, while others spin for it, has its share of the host, beside VMs that compute,
+/// A VM one of whose vCPUs holds a lock while the others spin for it has its share of the host, among VMs that compute
 /// and begin at other times: no more by yielding, and no less by giving up turns.
 #[test]
 fn spinners_have_their_share_and_no_more() {
@@ -314,13 +315,13 @@ fn spinners_have_their_share_and_no_more() {
             vm.name
         );
     }
-    // In its quarter of the host it could do 500 a second, if none spun in vain. If they kept their turns, 128.
+    // In its quarter of the host it could do 500 rounds a second if none spun in vain. If they kept their turns, 128.
     let done = outcome.vms[0].achieved.throughput;
     assert!(done > 300.0, "{done} of 500");
 }
 
-/// A spinner that let a sibling in and kept its pCPU has left kvm_vcpu_on_spin(): whoever preempts it later, it does
-/// not count as one that gave its pCPU up.
+/// A spinner that let a sibling in and kept its pCPU has left kvm_vcpu_on_spin(): if it is preempted later, it does not
+/// count as one that gave its pCPU up.
 #[test]
 fn a_spinner_that_keeps_its_pcpu_is_not_passed_over() {
     let mut vms = Guests::new(vec![vm("a", free(), &[HOG; 2])], Vec::new(), 1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What guests tell observers of their disks and ports.
+//! What guests tell observers about their disks and ports.
 
 use super::*;
 use crate::device::disk::{DiskParams, MediumParams, SchedulerParams, SsdParams};
@@ -146,7 +146,7 @@ fn requests_from_their_issue_to_their_delivery() {
     );
 }
 
-/// Beside a hog, in turns of 1 ms.
+/// With a hog, in turns of 1 ms.
 #[test]
 fn a_vcpu_that_retains_its_context_does_so_again_after_a_preemption() {
     let params = GuestParams {

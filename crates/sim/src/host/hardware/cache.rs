@@ -2,21 +2,21 @@
 //! A cache: how many lines of each owner it holds.
 //!
 //! Problem: what a descheduled vCPU finds when it runs again depends on how much others brought in
-//! meanwhile, and on what they drove out for it. Single lines are not followed, only the number
-//! that each owner has and how long ago they were touched. New lines take free places first, then
-//! those of others and of their own owner in proportion to lines × time since touched: an owner
-//! that runs and comes back to its lines soon keeps most of them, one that stopped long ago loses
-//! most. That is between the replacement by age and the one by chance, as real last-level caches
-//! are (7-cpu.com finds pseudo-LRU in Sandy Bridge and seemingly random replacement in Ivy Bridge).
+//! meanwhile, and on what they drove out for that. Single lines are not tracked, only how many each
+//! owner has and how long ago they were touched. New lines take free places first, then those of
+//! others and of their own owner in proportion to lines × time since touched: an owner that runs
+//! and comes back to its lines soon keeps most of them, one that stopped long ago loses most. That
+//! lies between replacement by age and random replacement, as real last-level caches do (7-cpu.com
+//! finds pseudo-LRU in Sandy Bridge and seemingly random replacement in Ivy Bridge).
 //!
 //! An *adaptive* cache does not let streams in (Qureshi et al., "Adaptive Insertion Policies for
 //! High Performance Caching", ISCA 2007; Intel's last-level caches resemble it since Ivy Bridge: H.
 //! Wong, "Intel Ivy Bridge Cache Replacement Policy", blog.stuffedcow.net, 2013). Lines of an owner
 //! that will not come back to them are put where the next victim is taken from, one place of each
-//! set, and only one in 32 comes in like all others. As they come so much more slowly than it
-//! touches lines, they are that much older, too. An owner that comes back to its lines has them
-//! moved up by that; that this takes a pass through them is left out, as is that sets compete to
-//! find out which way is better: it is the streams for which this one is.
+//! set, and only one in 32 comes in like all others. As they come in so much more slowly than their
+//! owner touches lines, they are that much older, too. Lines that an owner comes back to move up
+//! because of that; left out are that this takes a pass through them, and that sets compete to find
+//! out which insertion policy is better: this one suits streams.
 //!
 //! An insertion costs time in proportion to the owners with lines in this cache.
 //!
@@ -35,7 +35,7 @@ struct Active {
     per_us: u64,
     /// Will it come back to its lines while they are there?
     returns: bool,
-    /// Of so many lines it touches one comes in, or is there already.
+    /// One in so many lines that it touches comes in, or is there already.
     stays: u64,
 }
 
@@ -80,7 +80,7 @@ impl Cache {
         }
     }
 
-    /// The same, keeping streams out.
+    /// The same, but it keeps streams out.
     pub fn adaptive(lines: u64) -> Self {
         Self {
             adaptive: true,
@@ -93,8 +93,9 @@ impl Cache {
         self.lines
     }
 
-    /// `owner` runs on `cpu` from now on. Returns how many of its lines are there still; one that
-    /// will have lost them before it touches them again (`returns` is false) has none of use.
+    /// `owner` runs on `cpu` from now on. Returns how many of its lines are still there; for an
+    /// owner that will have lost them before it touches them again (`returns` is false) none is of
+    /// use.
     pub fn enter(&mut self, cpu: PcpuId, owner: u32, per_us: u64, returns: bool) -> u64 {
         let place = self.left.iter().position(|left| left.owner == owner);
         let found = place.filter(|_| returns);
@@ -136,7 +137,8 @@ impl Cache {
         }
     }
 
-    /// The owner on `cpu` keeps so many lines at most (the others left a cache that includes this).
+    /// The owner on `cpu` keeps so many lines at most (the others left a larger cache that includes
+    /// this one).
     pub fn trim(&mut self, cpu: PcpuId, most: u64) {
         for active in self.active.iter_mut().filter(|active| active.cpu == cpu) {
             let gone = active.lines.saturating_sub(most);
@@ -145,16 +147,16 @@ impl Cache {
         }
     }
 
-    /// The owner on `cpu` brings in `lines` lines at `now` (us). `lost` hears which running owner
-    /// (by its pCPU) loses how many for it.
+    /// The owner on `cpu` brings in `lines` lines at `now` (us). `lost` is told which running owner
+    /// (by its pCPU) loses how many for that.
     pub fn insert(&mut self, cpu: PcpuId, lines: u64, now: u64, mut lost: impl FnMut(PcpuId, u64)) {
         let stream = self.active.iter().any(|a| a.cpu == cpu && !a.returns);
         let lines = match self.adaptive && stream {
             true => self.pass_through(lines, now, &mut lost),
             false => lines,
         };
-        // In portions, because each changes how many lines each owner has; beyond a few times its
-        // size nothing does.
+        // In portions, because each changes how many lines each owner has; beyond a few times the
+        // cache's size nothing changes.
         let portion = (self.lines / PORTIONS).max(1);
         let mut coming = lines.min(MOST_TIMES * self.lines);
         while coming > 0 {
@@ -210,7 +212,7 @@ impl Cache {
         self.left.retain(|left| left.lines > 0);
     }
 
-    /// What rounding, and owners with fewer lines than their share, left over.
+    /// Drives out what rounding, and owners with fewer lines than their share, left over.
     fn drive_out_rest(&mut self, mut rest: u64, lost: &mut impl FnMut(PcpuId, u64)) {
         for left in &mut self.left {
             let some = rest.min(left.lines);
@@ -230,11 +232,11 @@ impl Cache {
 
 /// Lines of a set: 16, as Intel's last-level caches of 2 MB per core have (i7-3770: leaf 4 of CPUID).
 const WAYS: u64 = 16;
-/// Of so many lines of a stream, one is let in (ISCA 2007, §4.2: 1/32).
+/// One in so many lines of a stream is let in (ISCA 2007, §4.2: 1/32).
 const LET_IN: u64 = 32;
 /// New lines come in portions of this part of the cache.
 const PORTIONS: u64 = 8;
-/// After so many times its size of new lines, next to nothing else is left in a cache.
+/// After new lines of so many times a cache's size, next to nothing else is left in it.
 const MOST_TIMES: u64 = 4;
 
 #[cfg(test)]
@@ -245,7 +247,7 @@ mod tests {
     const A: PcpuId = PcpuId(0);
     const B: PcpuId = PcpuId(1);
 
-    /// A run of `owner` until `now`, that brings `lines` in; returns what it found.
+    /// A run of `owner` until `now` that brings `lines` in; returns how many lines it found.
     fn runs(cache: &mut Cache, owner: u32, lines: u64, now: u64, returns: bool) -> u64 {
         let found = cache.enter(A, owner, 100, returns);
         cache.insert(A, lines, now, |_, _| {});
@@ -289,7 +291,7 @@ mod tests {
         runs(&mut cache, 2, 3200, 31_000, false);
         let found = runs(&mut cache, 1, 0, 31_000, true);
         assert!((1400..=1500).contains(&found), "{found}");
-        // One that comes back finds the room that it leaves.
+        // An owner that comes back to its lines finds the room that the stream leaves.
         let mut cache = Cache::adaptive(1600);
         runs(&mut cache, 2, 3200, 1000, false);
         runs(&mut cache, 1, 1500, 2000, true);
@@ -311,8 +313,8 @@ mod tests {
 
     #[test]
     fn what_is_let_in_of_a_stream_ages_until_as_much_more_has_come() {
-        // Both have half of it, and touch as many lines; but those that are there the owner touches
-        // every 400 us, and the stream's are on average from 6400 us ago.
+        // Both have half of the cache, and touch equally many lines; but the owner touches its
+        // lines every 400 us, and the stream's are on average from 6400 us ago.
         let mut lost = [0; 2];
         let mut cache = Cache::adaptive(80_000);
         cache.enter(A, 1, 100, true);
@@ -322,13 +324,13 @@ mod tests {
         cache.insert(B, 3200, 0, |cpu, lines| lost[cpu.index()] += lines);
         assert_eq!(lost[0] + lost[1], 3200);
         assert!((95..=100).contains(&lost[0]), "{lost:?}");
-        // They are as old after it has left.
+        // The stream's lines are as old after it has left.
         cache.leave(B, 10_000);
         assert_eq!(cache.left[0].touched / 1000, 10 - 6);
     }
 
     proptest! {
-        /// Whatever comes and goes, each place holds a line or is free, and an owner that lost lines hears it.
+        /// Whatever comes and goes, each place holds a line or is free, and owners that lost lines are reported.
         #[test]
         fn places_are_conserved(
             size in 1u64..5000,

@@ -3,7 +3,7 @@
 //! that walk through them at the moment.
 //!
 //! The LLC includes the L2s (Intel's servers before Skylake; AMD's and later ones differ), so what
-//! an owner lost there it has lost in its L2, too; that is looked at when it gets a pCPU.
+//! an owner lost there it has lost in its L2, too; that is checked when it gets a pCPU.
 
 use super::LINE;
 use super::cache::Cache;
@@ -21,14 +21,14 @@ pub struct CacheParams {
     pub llc: Option<u64>,
     /// Do the LLCs keep streams out (see [`super::cache`])?
     pub llc_adaptive: bool,
-    /// What an access that misses the L2 and hits the LLC takes longer than a hit in the L2, ns, at
-    /// most 10 us.
+    /// How much longer an access that misses the L2 and hits the LLC takes than a hit in the L2,
+    /// ns, at most 10 us.
     pub llc_latency: Nanos,
-    /// What one that misses the LLC, too, takes on top of that, ns, at most 10 us.
+    /// What an access that also misses the LLC takes on top of that, ns, at most 10 us.
     pub memory_latency: Nanos,
 }
 
-/// Of the LLC, per core.
+/// Bytes of the LLC per core.
 const LLC_PER_CORE: u64 = 5 << 19;
 
 impl Default for CacheParams {
@@ -165,7 +165,7 @@ impl Caches {
         walk.map_or([0; 2], |walk| walk.brought())
     }
 
-    /// The lines that the work on `cpu` has brought in, at this progress of it.
+    /// The lines that the work on `cpu` has brought in by this progress.
     pub fn touched(&self, cpu: PcpuId, progress: Nanos) -> [u64; 2] {
         self.walks[cpu.index()].map_or([0; 2], |mut walk| {
             walk.book(progress); // a copy
@@ -220,8 +220,7 @@ impl Caches {
         };
         let (core, llc) = self.places(cpu);
         let threads = self.topology.threads_per_core();
-        // Streams tell others of themselves now and then: of an L2 rarely, for it is refilled in
-        // a moment.
+        // Streams update others' caches now and then: an L2 rarely, for it is refilled in a moment.
         let l2 = (threads > 1).then_some(self.l2[core].lines() * 4);
         let shared = threads * self.topology.cores_per_llc() > 1;
         let llc = shared.then_some(self.llc[llc].lines().div_ceil(4));
@@ -249,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Works on `cpu` for the `second`th second; is it slowed as it begins?
+    /// Work on `cpu` during the `second`th second: is it slowed as it begins?
     fn is_cold(caches: &mut Caches, cpu: u32, profile: &Profile, second: u64) -> bool {
         let cpu = PcpuId(cpu);
         caches.start(cpu, profile, 0);

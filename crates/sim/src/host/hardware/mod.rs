@@ -3,7 +3,7 @@
 //!
 //! Pure arithmetic without a clock or events: [`rate`] turns time into work, [`smt`] says what the
 //! hardware threads of a core do to each other, [`cache`] holds lines of many owners, [`walk`] is a
-//! running owner's way through its working set, and [`caches`] brings the two together for a host.
+//! running owner's way through its working set, and [`caches`] combines these two for a host.
 //! The host asks when something changes ([`pacing`](super::pacing)).
 
 mod cache;
@@ -25,7 +25,7 @@ use corun_model::Parameter;
 pub struct HardwareParams {
     /// Interference between SMT siblings; `None`: hardware threads are as good as cores.
     pub smt: Option<SmtParams>,
-    /// The caches that tasks share; `None`: each has its own, always warm.
+    /// The caches that tasks share; `None`: each task has its own, always warm.
     pub caches: Option<CacheParams>,
 }
 
@@ -33,8 +33,7 @@ pub struct HardwareParams {
 const LINE: u64 = 64;
 
 impl HardwareParams {
-    /// No task slows another down, as it must be if demand was recorded with all such effects in
-    /// it.
+    /// No task slows another down: necessary if demand was recorded with all such effects included.
     pub const UNSHARED: HardwareParams = HardwareParams {
         smt: None,
         caches: None,

@@ -2,13 +2,14 @@
 //! How fast a running task makes progress, and how far it has come.
 //!
 //! Problem: a task that shares its core and caches is slowed by a factor that changes whenever its
-//! neighbours do, but a load counts on getting exactly the work it ordered. So progress is a
+//! neighbours change, but a load counts on getting exactly the work it ordered. So progress is a
 //! piecewise linear function of time in fixed point: within a piece, each ns of time adds `rate`
 //! 2^-20ths of a ns of work, and the fraction left at the end of a piece is carried into the next.
-//! No rate is above 1, so at the first ns at which so much work is done it is done exactly.
+//! No rate is above 1, so at the first ns at which a whole amount of work is done, exactly that
+//! much is done.
 //!
-//! What slows a task is told as time per work, because that adds up: a miss takes as long as it
-//! takes, however fast the instructions around it are (the additive model of cycle accounting:
+//! What slows a task is expressed as time per work, because that adds up: a miss takes the same
+//! time however fast the instructions around it are (the additive model of cycle accounting:
 //! Eyerman, Eeckhout et al., "A performance counter architecture for computing accurate CPI
 //! components", ASPLOS 2006).
 
@@ -18,10 +19,10 @@ use corun_model::Nanos;
 pub(in crate::host) const ONE: u64 = 1 << PLACES;
 const PLACES: u32 = 20;
 
-/// Time per undisturbed work, in parts, each in units of [`ONE`].
+/// Time per undisturbed work, in two parts, each in units of [`ONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::host) struct Pace {
-    /// With what the SMT siblings do, at least [`ONE`].
+    /// Alongside what the SMT siblings do, at least [`ONE`].
     pub smt: u64,
     /// What cache misses add.
     pub cache: u64,
@@ -50,7 +51,8 @@ pub(in crate::host) struct Lost {
 /// A running task's work since it got its pCPU.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::host) struct Progress {
-    /// The present piece began here; before, nothing is done (the switch to the task).
+    /// The present piece began here; before the first piece nothing is done (the switch to the
+    /// task).
     from: Nanos,
     /// Work done until then, whole ns …
     done: Nanos,
@@ -98,7 +100,7 @@ impl Progress {
         if self.rate == ONE {
             return self.from.saturating_add(left);
         }
-        // Up to almost five hours, 64 bits do; dividing 128 costs several times as much.
+        // Up to almost five hours, 64 bits suffice; dividing 128 costs several times as much.
         if left < 1 << (u64::BITS - PLACES) {
             let needed = (left << PLACES).saturating_sub(self.rest);
             return self.from.saturating_add(needed.div_ceil(self.rate));
@@ -109,7 +111,7 @@ impl Progress {
         self.from.saturating_add(time)
     }
 
-    /// Ends the piece at `now`; the next one goes at the same rate. Says what was lost in it.
+    /// Ends the piece at `now`; the next one goes at the same rate. Returns what was lost in it.
     pub fn advance(&mut self, now: Nanos) -> Lost {
         if now <= self.from {
             return Lost::default();
@@ -122,7 +124,7 @@ impl Progress {
         }
         let (work, rest) = self.piece(spent);
         (self.done, self.rest) = (self.done + work, rest);
-        // Divided as the times per work are; what rounding leaves goes to the caches.
+        // Divided up like the times per work; what rounding leaves goes to the caches.
         let lost = spent - work;
         let (smt, cache) = (self.pace.smt - ONE, self.pace.cache);
         let smt = match cache {
@@ -135,7 +137,7 @@ impl Progress {
         }
     }
 
-    /// From `now` on the pace is another. Says what was lost until then.
+    /// From `now` on the pace is another. Returns what was lost until then.
     pub fn change(&mut self, now: Nanos, pace: Pace) -> Lost {
         let lost = self.advance(now);
         (self.pace, self.rate) = (pace, pace.rate());

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How hardware threads of one core slow each other down.
 //!
-//! Problem: what a hardware thread does with its time decides how fast its SMT sibling computes, and
-//! schedulers choose it: polling for a wake-up, switching vCPUs, or leaving the core to the sibling.
-//! Two measurements are the ground. For threads that do not compute, §3.2.2 of the vMigrater /
-//! vSMT-IO / Jupiter dissertation, Table 3.2: a computation beside nothing runs at 100 %, beside
-//! vCPU switches at 32 %, beside KVM's HALT-polling loop at 73 %. The 32 % are of two vCPUs that do
-//! nothing but switch back and forth, and the text counts to that the flush of the L1 data cache and
-//! of TLBs, the scheduler, and the handling of rescheduling IPIs; so here it holds for the switch and
-//! for the IPIs that go with it ([`Activity::Rescheduling`]). For two that compute, cycle accounting (there §3.4.3): from how the
-//! cycles of each divide when alone (base, misses, waiting; [`Mix`]) follows the time per work
-//! together,
+//! Problem: what a hardware thread does with its time decides how fast its SMT sibling computes, and schedulers choose
+//! what that is: polling for a wake-up, switching vCPUs, or leaving the core to the sibling. Two measurements are the
+//! basis. For threads that do not compute, Table 3.2 in §3.2.2 of the vMigrater / vSMT-IO / Jupiter dissertation: a
+//! computation next to an idle sibling runs at 100 %, next to vCPU switches at 32 %, next to KVM's HALT-polling loop at
+//! 73 %. The 32 % were measured with two vCPUs that do nothing but switch back and forth, and the text includes the
+//! flush of the L1 data cache and of TLBs, the scheduler, and the handling of rescheduling IPIs; so here the figure
+//! holds for the switch and for the IPIs that go with it ([`Activity::Rescheduling`]). For two threads that compute,
+//! cycle accounting (there §3.4.3): how the cycles of each divide up when alone (base, misses, waiting; [`Mix`])
+//! determines the time per work when together,
 //!
 //! ```text
 //! 1.396·B + 0.861·W + 0.277·W·W' + 1.436·M + 0.910·M·M'
 //! ```
 //!
 //! with the coefficients of the published vSMT-IO code, where ' is the SMT sibling. Those were
-//! fitted on one machine; they are scaled so that two typical threads have the yield that is stated
-//! for hyper-threading ([`SmtParams::yields`]). No thread is ever sped up.
+//! fitted on one machine; here they are scaled so that two typical threads achieve the yield that
+//! is stated for hyper-threading ([`SmtParams::yields`]). No thread is ever sped up.
 //!
 //! With more than two threads per core the slowdowns by each of the others add up (assumed).
 
@@ -27,16 +26,17 @@ use super::rate::ONE;
 use crate::workload::Mix;
 use corun_model::{Parameter, Value};
 
-/// How fast a hardware thread computes by what its SMT sibling does, percent of its speed alone.
+/// How fast a hardware thread computes depending on what its SMT sibling does, percent of its speed
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmtParams {
-    /// Beside vCPU switches, 1–100.
+    /// Next to vCPU switches, 1–100.
     pub switching: u32,
-    /// Beside KVM's halt polling, 1–100.
+    /// Next to KVM's halt polling, 1–100.
     pub halt_polling: u32,
-    /// Beside a guest whose idle loop polls, 1–100.
+    /// Next to a guest whose idle loop polls, 1–100.
     pub idle_polling: u32,
-    /// Beside a thread that spins for a lock or barrier, 1–100.
+    /// Next to a thread that spins for a lock or barrier, 1–100.
     pub spinning: u32,
     /// What two typical computing threads do together, percent of what one does alone, 50–200.
     pub yields: u32,
@@ -118,7 +118,7 @@ impl SmtParams {
 pub(in crate::host) enum Seen {
     /// Nothing: no task.
     Idle,
-    /// From one task to another, to idle, or from it.
+    /// It switches from one task to another, to idle, or from it.
     Switching,
     /// Its task does this, with this mix of cycles if it works.
     Busy(Activity, Mix),
@@ -131,7 +131,7 @@ const WAITING: Mix = Mix {
     wait: 100,
 };
 
-/// Makes times per work of what two SMT siblings do.
+/// Computes times per work from what two SMT siblings do.
 #[derive(Clone, Debug)]
 pub(in crate::host) struct Smt {
     params: SmtParams,
@@ -142,7 +142,7 @@ impl Smt {
         Self { params }
     }
 
-    /// Time per work, in units of [`ONE`], of a task that does `own` beside one SMT sibling.
+    /// Time per work, in units of [`ONE`], of a task that does `own` next to one SMT sibling.
     pub fn slowdown(&self, own: (Activity, Mix), other: Seen) -> u64 {
         let mix = match own.0 {
             Activity::Work | Activity::Rescheduling => own.1,
@@ -161,9 +161,9 @@ impl Smt {
         ONE * 100 / u64::from(speed.clamp(1, 100))
     }
 
-    /// Two that compute: see the module.
+    /// Time per work if both compute: see the module.
     fn interference(&self, own: Mix, other: Mix) -> u64 {
-        // Two typical ones take 200/yields each: that scales the rest.
+        // Two typical threads take 200/yields each: that scales the rest.
         let scale = ONE * 200 / u64::from(self.params.yields.max(1));
         let slowdown = together(own, other) * scale / together(Mix::TYPICAL, Mix::TYPICAL);
         slowdown.max(ONE)

@@ -2,21 +2,20 @@
 //! A running owner's walk through its working set, again and again, in the L2 of its core and in its
 //! last-level cache (LLC).
 //!
-//! Undisturbed work is work alone and warm. So a set that fits into a cache costs extra time there
-//! for lines that are missing, until it has been walked through once more; one that does not fit
-//! misses always, alone too, and costs nothing extra, but all it touches drives others' lines out.
-//! The missing lines are taken to be spread evenly over the set: a pass has one rate of misses, from
-//! its begin to its end.
+//! Undisturbed work means work alone with warm caches. So a set that fits into a cache costs extra time there for lines
+//! that are missing, until it has been walked through once more; a set that does not fit always misses, even alone, and
+//! costs nothing extra, but all it touches drives others' lines out. The missing lines are assumed to be spread evenly
+//! over the set: a pass has one rate of misses from beginning to end.
 
 use super::rate::ONE;
 use crate::host::Profile;
 use corun_model::Nanos;
 
-/// Misses of a pass are spread over this much work at least, ns: passes through a set of a few KiB
-/// take less, and their end would be an event each.
+/// Misses of a pass are spread over at least this much work, ns: passes through a set of a few KiB
+/// take less, and the end of each would be an event.
 const SHORTEST: u64 = 50_000;
 
-/// How a set does in one cache.
+/// How a set fares in one cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     /// Does it fit?
@@ -28,7 +27,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Walks `touches` further; returns the lines it brings in.
+    /// Walks on by `touches`; returns the lines it brings in.
     fn walk(&mut self, touches: u64) -> u64 {
         if !self.fits {
             return touches;
@@ -43,7 +42,7 @@ impl Level {
         brought
     }
 
-    /// Misses per touch beyond those it has alone, in units of [`ONE`].
+    /// Misses per touch beyond those of the walk alone, in units of [`ONE`].
     fn misses(&self) -> u64 {
         match self.fits && self.missing > 0 {
             true => (u128::from(ONE) * u128::from(self.missing) / u128::from(self.pass)) as u64,
@@ -61,7 +60,7 @@ pub(super) struct Walk {
     per_us: u64,
     /// The walker's progress until which its touches are booked …
     booked: Nanos,
-    /// … and the part of a touch that it was ahead then, 1/1000.
+    /// … and by which part of a touch it was ahead then, in thousandths.
     rest: u64,
     pub l2: Level,
     pub llc: Level,
@@ -70,7 +69,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Begins at a progress of `from`; none if the profile's work touches nothing.
+    /// Begins at a progress of `from`; `None` if the profile's work touches nothing.
     pub fn new(profile: &Profile, from: Nanos, sizes: [u64; 2]) -> Option<Self> {
         let set = profile.memory.bytes / super::LINE;
         let level = |size| Level {
@@ -95,7 +94,7 @@ impl Walk {
         self.per_us
     }
 
-    /// So many lines are there as it begins.
+    /// Sets how many lines are there as it begins.
     pub fn found(&mut self, l2: u64, llc: u64) {
         let (set, pass) = (self.set, self.pass());
         for (level, found) in [(&mut self.l2, l2), (&mut self.llc, llc)] {
@@ -109,8 +108,8 @@ impl Walk {
         self.set.max(self.per_us * SHORTEST / 1000)
     }
 
-    /// Others, or it itself, drove lines out of a cache; does that matter? If so, a new pass begins
-    /// there.
+    /// Other walks, or this one, drove lines out of a cache; does that matter? If so, a new pass
+    /// begins there.
     pub fn lose(&mut self, lines: u64, level: fn(&mut Walk) -> &mut Level) -> bool {
         let (set, pass) = (self.set, self.pass());
         let level = level(self);
@@ -137,7 +136,8 @@ impl Walk {
         self.brought
     }
 
-    /// Extra time per work, in units of [`ONE`]; latencies in ns on top of what is nearer.
+    /// Extra time per work, in units of [`ONE`]; latencies in ns, in addition to that of the nearer
+    /// cache.
     pub fn extra(&self, llc_latency: Nanos, memory_latency: Nanos) -> u64 {
         let per_touch = self.l2.misses() * llc_latency + self.llc.misses() * memory_latency;
         per_touch * self.per_us / 1000

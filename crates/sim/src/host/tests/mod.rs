@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What hardware threads of one core do to each other, seen in a whole run.
+//! How hardware threads of one core slow each other down, seen in a whole run.
 
 mod moment;
 
@@ -78,11 +78,12 @@ fn switches_are_felt_while_they_last() {
     let totals = beside(&params, &[hands(2, true), hands(1, false)]);
     let expected = (2_500 * 320 + 22_500 * 625) / 25_000;
     let found = speed(totals);
-    // The one that hands over is slowed, too, so there is a little less switching per time.
+    // The task that hands over is slowed, too, so there is a little less switching per time.
     assert!((expected..=expected + 15).contains(&found), "{found}");
 }
 
-/// 48 ms on one pCPU, in which `jobs` take turns of a ms: switches, and those between vCPUs.
+/// 48 ms on one pCPU, in which `jobs` take turns of 1 ms: the number of switches, and of those
+/// between vCPUs.
 fn switches(jobs: &[Job]) -> [u64; 2] {
     let params = host("1n1l1c1t", 1000);
     let preset = EevdfParams::preset("7.x", 1).unwrap();
@@ -91,8 +92,8 @@ fn switches(jobs: &[Job]) -> [u64; 2] {
     [outcome.switches, outcome.switches_between_vcpus]
 }
 
-/// A vCPU that comes back to where it was switches with nobody, though the pCPU idled or had another task in
-/// between; one that comes where another vCPU was does, whatever was in between.
+/// A vCPU that comes back to where it was makes no switch between vCPUs, though the pCPU idled or had another task in
+/// between; a vCPU that comes where another vCPU was does, whatever was in between.
 #[test]
 fn switches_between_vcpus_are_of_two_of_them() {
     let now_and_then = || {

@@ -9,7 +9,7 @@ use crate::testing::host;
 use corun_model::time::MS;
 use corun_model::{PcpuId, TaskId};
 
-/// Asks for itself again at once, from this time on: with a timer, or on its pCPU.
+/// A scheduler that asks for itself again at once, from this time on: with a timer, or on its pCPU.
 struct Restless {
     from: u64,
     by_timer: bool,

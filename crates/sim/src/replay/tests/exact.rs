@@ -40,7 +40,7 @@ fn two_tasks_hand_over_to_each_other() {
 
 #[test]
 fn the_wakee_waits_for_the_work_of_its_waker() {
-    // On one pCPU the waker did 100 within 400; on two it needs no one else.
+    // On one pCPU the waker did 100 within 400; on two it does not wait for the other.
     let a = vec![burst(AtStart, 0, 100)];
     let b = vec![burst(by(0, 60), 360, 10)];
     let hog = vec![burst(AtStart, 0, 300)];
@@ -61,13 +61,13 @@ fn what_can_have_been_spinning_is_left_out_at_the_other_extreme() {
         spinning: Spinning::Waste,
         ..Options::default()
     };
-    // Three fifths of a's time were work: it wakes b at 30, which was at 50.
+    // Three fifths of a's time were work: it wakes b at 30 instead of at 50.
     let (outcome, report) = replay_with(&recording, options, false);
     assert_eq!(times(&outcome), [(60, 0, 440), (10, 0, 490)]);
     assert_eq!(report.vms[0].work, 70);
 }
 
-/// What a switch, a preemption and a way to another pCPU take is no work of the task that begins then.
+/// The time that a switch, a preemption and a migration take is not work of the task that begins then.
 #[test]
 fn what_it_costs_to_begin_is_not_work() {
     let (switch, migration, preemption) = (2 * US, 5 * US, 10 * US);
@@ -89,7 +89,7 @@ fn what_it_costs_to_begin_is_not_work() {
             costs,
         )
     };
-    // Ticks every 100 us let the two have turns: ten, of which the last eight follow a preemption.
+    // With ticks every 100 us the two take turns: ten, of which the last eight follow a preemption.
     let hog = || vec![burst(AtStart, 0, 1000 * US)];
     let (_, report) = at(vec![vcpu(0, hog()), vcpu(1, hog())]);
     assert_eq!(report.vms[0].work, 1000 * US - 10 * switch - 8 * preemption);
@@ -111,13 +111,13 @@ fn what_it_costs_to_begin_is_not_work() {
     assert_eq!(ends[3], (3 * US, 19 * US, 978 * US));
 }
 
-/// Two that meet at barriers, of which now the one comes first and now the other.
+/// Two tasks that meet at barriers, at which now one comes first and now the other.
 #[test]
 fn siblings_meet_where_one_wakes_the_other_if_told_so() {
     // Recorded on one pCPU: 0-100 a, 100-300 b, which wakes a at 200, 300-500 a, which wakes b at 350, 500-600 b.
     let a = vec![burst(AtStart, 0, 100), burst(by(1, 100), 200, 200)];
     let b = vec![burst(AtStart, 0, 200), burst(by(0, 150), 350, 100)];
-    // What is done after so long on two pCPUs, where both have come to the first barrier at 100.
+    // The work done by a given time on two pCPUs, where both have come to the first barrier at 100.
     let done = |meeting: &[VmId], end: Nanos| {
         let tasks = vec![vcpu(0, a.clone()), vcpu(1, b.clone())];
         let recording = Recording {
@@ -139,7 +139,7 @@ fn siblings_meet_where_one_wakes_the_other_if_told_so() {
     // a comes to the second one at 150, and b at 200.
     assert_eq!(done(&[], 180).0, [180, 180]);
     assert_eq!(done(&[VmId(0)], 180).0, [150, 180]);
-    // b, the last one, goes on at once, and a is only then done with its 300.
+    // b, which comes last, goes on at once, and only then is a done with its 300.
     assert_eq!(done(&[], 300).0, [300, 300]);
     assert_eq!(done(&[VmId(0)], 300).0, [250, 300]);
     assert_eq!(done(&[VmId(0)], 600), (vec![300, 300], 0));
@@ -190,7 +190,7 @@ fn a_point_at_a_seam_belongs_to_the_burst_of_its_time() {
         times(&outcome)[1]
     };
     assert_eq!(start(50), (10, 0, 290));
-    // The second is woken while a is on a pCPU, at 150: the block before it is counted alike.
+    // The second is woken while a is on a pCPU, at 150: the block before it counts the same.
     assert_eq!(start(160), (10, 0, 290));
     let late = vec![burst(AtStart, 0, 50), burst(after(250), 300, 50)];
     let b = vec![burst(by(0, 50), 301, 10)];
@@ -225,7 +225,7 @@ fn exhausted_demand_repeats() {
 
 #[test]
 fn repeated_wakeups_stay_in_their_turn() {
-    // b needs a every time; a's turns are shorter.
+    // b needs a every time, but a's turns are shorter.
     let a = vec![burst(AtStart, 0, 100)];
     let b = vec![burst(by(0, 50), 500, 80)];
     let mut recording = recording(2, 1000, vec![vcpu(0, a), vcpu(1, b)]);
@@ -282,7 +282,7 @@ fn tasks_have_the_pcpus_of_the_host_that_they_are_replayed_on() {
         let tasks = Replay::new(&recording, pcpus, Options::default()).tasks();
         assert_eq!(tasks[0].allowed.len() as u32, pcpus);
         assert_eq!(tasks[0].last_on, (pcpus > 1).then_some(PcpuId(1)));
-        // A task whose pCPU is gone runs on what is there.
+        // A task whose pCPU does not exist any more runs on those that do.
         assert_eq!(tasks[1].allowed.len(), 1);
         assert_eq!(tasks[1].allowed.contains(PcpuId(1)), pcpus > 1);
     }

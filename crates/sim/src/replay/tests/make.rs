@@ -9,7 +9,7 @@ use corun_model::{Nanos, PcpuId, TaskId, Topology, VmId};
 use corun_recording::*;
 use std::collections::VecDeque;
 
-/// First come, first served, on any pCPU that is free. With `rotate` ticks take turns.
+/// First come, first served, on any pCPU that is free. With `rotate` tasks take turns at ticks.
 #[derive(Default)]
 pub struct Fifo {
     pub rotate: bool,

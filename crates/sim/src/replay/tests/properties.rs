@@ -23,7 +23,7 @@ fn bursts() -> impl Strategy<Value = Vec<(WakeCause, u64, u64)>> {
     prop::collection::vec((cause(), 0u64..100, 0u64..120), 0..6)
 }
 
-/// A task whose bursts follow each other; what wakes which is anything.
+/// A task whose bursts follow each other; anything may wake them.
 fn task(number: u32, bursts: &[(WakeCause, u64, u64)], end: BurstEnd) -> Task {
     let mut at = 0;
     let made = bursts.iter().map(|&(wake, gap, work)| {
@@ -50,7 +50,7 @@ fn any_recording(ends: Vec<BurstEnd>, duration: u64) -> impl Strategy<Value = Re
 }
 
 proptest! {
-    /// Every burst gets its wake-up sooner or later and is worked off, and nothing more is.
+    /// Every burst gets its wake-up sooner or later and is done, and nothing else is.
     #[test]
     fn all_recorded_work_is_done(
         recording in any_recording(vec![BurstEnd::Blocked('S'), BurstEnd::Exited], LONG),

@@ -103,7 +103,7 @@ fn the_hosts_clock_is_seen() {
         let host = suggested_host(&read(name)).unwrap();
         assert_eq!(host.params.hz, 250);
         println!("{name}: {host:?}");
-        // There was no idle time to see the costs of waking up from.
+        // There was no idle time that would show the costs of waking up.
         assert_eq!(host.costs, Source::Assumed);
         assert_eq!(host.params.costs.switch, 0);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Co-scheduling done to CFS: the papers' promises by hand, and what holds for any VMs.
+//! Co-scheduling added to CFS: the papers' promises by hand, and what holds for any VMs.
 
 use super::{Cfs, CfsParams, Gangs, Siblings};
 use crate::host::{Costs, Host, HostParams, TaskState};
@@ -48,8 +48,8 @@ fn starts(runs: &[(Nanos, PcpuId, TaskId)], task: u32) -> Nanos {
     runs.iter().find(|run| run.2 == TaskId(task)).unwrap().0
 }
 
-/// Algorithm 3: pCPU 0 is free for the first vCPU, pCPU 1 has had its hog for too short a time to be taken
-/// from it in fair order.
+/// Algorithm 3: pCPU 0 is free for the first vCPU; the hog of pCPU 1 has run for too short a time to lose it in fair
+/// order.
 #[test]
 fn the_first_sibling_calls_the_other() {
     let late = 1500 * US;
@@ -69,7 +69,8 @@ fn the_first_sibling_calls_the_other() {
     assert!(first == late && second > late + MS, "{second}");
 }
 
-/// The scene is the same where siblings may share a pCPU: nobody keeps them apart, and calls go to those elsewhere.
+/// The outcome is the same where siblings may share a pCPU: nothing keeps them apart, and calls go to those on other
+/// pCPUs.
 #[test]
 fn siblings_that_are_free_are_called_too() {
     let late = 1500 * US;
@@ -84,8 +85,8 @@ fn siblings_that_are_free_are_called_too() {
     assert_eq!((starts(&runs, 1), starts(&runs, 2)), (late, late));
 }
 
-/// Three VMs of four hogs on four pCPUs: whenever one of a VM begins and none of its siblings runs, all of
-/// them do within an interrupt and a switch, unless its turn is over before.
+/// Three VMs of four hogs on four pCPUs: whenever a vCPU begins while none of its siblings runs, all of them run within
+/// an interrupt and a switch, unless its turn is over before.
 #[test]
 fn gangs_start_together() {
     let mut params = host("1n2l2c1t", 1000);
@@ -106,7 +107,7 @@ fn gangs_start_together() {
         let elsewhere = |other: usize| other != cpu.index() && current[other] == Some(vm);
         let first = !(0..4).any(elsewhere);
         current[cpu.index()] = Some(vm);
-        // All of them are there by now.
+        // All of them have arrived by now.
         if !first || at < 100 * MS {
             continue;
         }
@@ -121,8 +122,8 @@ fn gangs_start_together() {
     assert_eq!(together, firsts);
 }
 
-/// One of three siblings always runs, having a pCPU to itself. The other two, beside a hog each, still call each other:
-/// first is the one that is given its turn while none leads.
+/// One of three siblings always runs, having a pCPU to itself. The other two, which share pCPUs with a hog each, still
+/// call each other: first is the one that is given its turn while none leads.
 #[test]
 fn a_sibling_that_always_runs_does_not_end_calls() {
     let together = |how| {
@@ -146,7 +147,7 @@ fn a_sibling_that_always_runs_does_not_end_calls() {
     assert!(called > 0.9 && alone < 0.8, "{called}, {alone} without");
 }
 
-/// Where siblings wake up and sleep, too, no runqueue has two of them.
+/// Even where siblings wake up and sleep, no runqueue has two of them.
 #[test]
 fn called_siblings_stay_apart() {
     let params = host("1n2l2c1t", 1000);
@@ -165,9 +166,10 @@ fn shares_in_a_second(how: (Siblings, Gangs), jobs: Vec<Job>) -> Vec<f64> {
     run_shares(&outcome)
 }
 
-/// A VM of one vCPU shares pCPU 0 with one of four that compute, or that come and go: calls are paid for,
-/// and half of the pCPU is its own, give or take a tenth. Where a vCPU that wakes all the time calls a sibling that
-/// computes, before that has paid for the last time, it has less, until that is as far ahead as calls count.
+/// A VM of one vCPU shares pCPU 0 with a VM of four vCPUs that compute, or that come and go: calls are charged, and
+/// half of the pCPU is the single vCPU's, give or take a tenth. Where a vCPU that wakes all the time calls a sibling
+/// that computes before that sibling has made up for the last call, the single vCPU has less, until the sibling is as
+/// far ahead as calls allow.
 #[test]
 fn a_lone_hog_has_its_share_beside_a_gang() {
     let beside = |does: &dyn Fn(u32) -> Does| {
@@ -178,7 +180,7 @@ fn a_lone_hog_has_its_share_beside_a_gang() {
     };
     let hogs = beside(&|_| Does::Hog { from: 0 });
     let coming = beside(&|_| cycles(3 * MS, MS));
-    // The one on pCPU 1 alone comes and goes, and calls the one on pCPU 0 each time.
+    // The vCPU that is alone on pCPU 1 comes and goes, and each time calls the one on pCPU 0.
     let calling = beside(&|n| match n {
         0 => Does::Hog { from: 0 },
         1 => cycles(200 * US, 600 * US),
@@ -190,8 +192,9 @@ fn a_lone_hog_has_its_share_beside_a_gang() {
     assert!((0.1..0.55).contains(&calling), "{calling}");
 }
 
-/// A VM that is owed 0.4 of two pCPUs and wants 0.1, beside four of two vCPUs that compute, whose calls meet its turns
-/// where ticks are in step. Balancing moves it between the pCPUs time and again, which makes up for nothing.
+/// A VM that is owed 0.4 of two pCPUs and wants 0.1, and four VMs of two vCPUs that compute, whose calls coincide with
+/// its turns where ticks are in step. Balancing moves it between the pCPUs time and again, which does not make up for
+/// that.
 #[test]
 fn calls_leave_a_light_vcpu_what_it_wants() {
     for preset in ["2.6.33", "4.x"] {
@@ -209,8 +212,8 @@ fn calls_leave_a_light_vcpu_what_it_wants() {
     }
 }
 
-/// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back each time
-/// that one of them waits.
+/// Two pairs of vCPUs that wake each other, sharing pCPUs with a VM that computes: that VM does not take its pCPUs back
+/// each time one of them waits.
 #[test]
 fn a_vcpu_that_wakes_siblings_keeps_its_share_beside_a_gang_that_computes() {
     let share = |how| {
@@ -230,9 +233,9 @@ fn a_vcpu_that_wakes_siblings_keeps_its_share_beside_a_gang_that_computes() {
     assert!(called > 0.7 * without, "{called}, {without} without calls");
 }
 
-/// A VM of 16 vCPUs that hand work round in fours, each beside a vCPU of another VM that computes. Each has
-/// some fifth of its VM's weight, so that the granularity, 5 ms, is more of its virtual time than a
-/// sleeper's credit, 15 ms. How long do they wait, per wake-up?
+/// A VM of 16 vCPUs that hand work round in fours, each sharing a pCPU with a vCPU of another VM that computes. Each
+/// has about a fifth of its VM's weight, so that the granularity of 5 ms is more in its virtual time than a sleeper's
+/// credit of 15 ms. How long do they wait, per wake-up?
 fn wait_of_the_woken(how: (Siblings, Gangs)) -> (Nanos, u64) {
     let params = host("1n1l16c1t", 250);
     let here = |n: u32| n.to_string();
@@ -249,7 +252,7 @@ fn wait_of_the_woken(how: (Siblings, Gangs)) -> (Nanos, u64) {
     )
 }
 
-/// As in the published code: it is the waker that is spared.
+/// As in the published code, it is the waker that is not preempted.
 #[test]
 fn a_vcpu_woken_by_a_sibling_waits_as_ever() {
     let (spared, often) = wait_of_the_woken(demand());
@@ -258,8 +261,8 @@ fn a_vcpu_woken_by_a_sibling_waits_as_ever() {
     assert!(often < 2 * seldom, "{often} and {seldom} times");
 }
 
-/// Vms' shares of two pCPUs, and the longest waits: siblings that wake each other all the time, `each` on
-/// each pCPU, beside a VM that computes.
+/// VMs' shares of two pCPUs, and the longest waits: siblings that wake each other all the time, `each` on each pCPU,
+/// and a VM that computes.
 fn shares_of_wakers(each: u32) -> ([f64; 2], Nanos) {
     let here = |n: u32| ["0", "1"][n as usize % 2];
     let asking = (0..2 * each).map(|n| {
@@ -279,8 +282,8 @@ fn shares_of_wakers(each: u32) -> ([f64; 2], Nanos) {
     )
 }
 
-/// Being spared gives a VM no more than its share in the long run, and nobody waits for long: two such as
-/// these, of which one is asleep at a time, have 0.4 of their VM's weight each beside half of the other's.
+/// Not being preempted gives a VM no more than its share in the long run, and no vCPU waits for long: two such vCPUs,
+/// one of which is asleep at a time, have 0.4 of their VM's weight each, against half of the other's.
 #[test]
 fn a_vcpu_that_wakes_siblings_keeps_to_its_share() {
     for (each, bound) in [(1, 1.02), (2, 2.0 * 0.8 / 1.3 + 0.02)] {
@@ -316,8 +319,8 @@ impl HostScheduler for Flushing {
     }
 }
 
-/// A vCPU that computes and is waited for all the time, beside a hog: it has turns of 100 us, and 500 us
-/// of them until its next turn in fair order, which is longer than a millisecond.
+/// A vCPU that computes and is waited for all the time, and a hog: the vCPU has turns of 100 us, 500 us in all until
+/// its next turn in fair order, which is longer than a millisecond.
 #[test]
 fn urgent_time_never_exceeds_the_limit() {
     let params = host("1n1l1c1t", 2500);
@@ -368,19 +371,19 @@ fn light_pcpus_come_before_ones_without_siblings() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Nobody is lost, run twice, off its mask or left out, whatever the gangs.
+    /// No task is lost, run twice, off its mask or left out, whatever the gangs.
     #[test]
     fn random_gangs_are_served(
         scene in shared::scenes(),
         preset in 0usize..CfsParams::PRESETS.len(),
         how in prop::sample::select(vec![DYNAMIC, demand()]),
     ) {
-        // Masks may keep a task from a pCPU that idles; see the same of plain CFS.
+        // Masks may keep a task from a pCPU that idles; see the same test for plain CFS.
         let name = CfsParams::PRESETS[preset];
         shared::is_served(scene, Nanos::MAX, |params| cfs(name, how, params))?;
     }
 
-    /// As long as a VM has no more vCPUs than there are pCPUs, no two are on one.
+    /// As long as a VM has no more vCPUs than there are pCPUs, no two of them are on one pCPU.
     #[test]
     fn random_gangs_stay_apart(
         pcpus in 1u32..7,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CFS's runqueue: the task that got least, by weight, goes first.
+//! CFS's runqueue: the task that got least time, by weight, goes first.
 //!
 //! Tasks are sorted by virtual runtime. The period in which all of them run is divided by weight
 //! (`sched_slice()`); a tick that finds the slice used up, or the task too far ahead, ends it
-//! (`check_preempt_tick()`), so slices are rounded up to ticks. Since 5.13 they have a least length, too. A woken task is placed a little
-//! behind the others (`place_entity()`) and preempts if it is behind by more than the wake-up
+//! (`check_preempt_tick()`), so slices are rounded up to ticks. Since 5.13 they have a least length, too. A woken task
+//! is placed a little behind the others (`place_entity()`) and preempts if it is behind by more than the wake-up
 //! granularity (`check_preempt_wakeup()`).
 //!
-//! 2.6.33 has the granularity smaller for a task that wakes others often, so that it preempts sooner
-//! (`ADAPTIVE_GRAN`). 2.6.33's `sched_yield()` did nothing but charge, and it had no `yield_to()`; here
-//! a yield sets the `skip` buddy of later kernels on all of them, and the `next` buddy if it is to somebody.
+//! In 2.6.33 the granularity is smaller for a task that wakes others often, so that it preempts sooner
+//! (`ADAPTIVE_GRAN`). 2.6.33's `sched_yield()` did nothing but charge, and it had no `yield_to()`; here a yield sets
+//! the `skip` buddy of later kernels in all of them, and the `next` buddy if it names a task to yield to.
 
 #[cfg(test)]
 mod tests;
@@ -23,21 +23,21 @@ struct Entity {
     weight: u64,
     /// Virtual runtime; relative to the runqueue's least while the task is being moved.
     vruntime: i64,
-    /// Time it had a pCPU since it was given one, and in all.
+    /// For how long it has had a pCPU since it was given one, and in all.
     ran: Nanos,
     total: Nanos,
-    /// `total` when it woke up, and when it last woke another task since then.
+    /// The value of `total` when it woke up or, if later, last woke another task.
     started: Nanos,
     woke: Option<Nanos>,
     /// Time that it has a pCPU between waking others, on average (`avg_wakeup`).
     between: Nanos,
-    /// Its own wake-up granularity; `None`: that of all.
+    /// Its own wake-up granularity; `None`: that of all tasks.
     granularity: Option<Nanos>,
-    /// The VM that it is scheduled as a part of.
+    /// The VM in whose scheduling group it is.
     group: Option<usize>,
     /// Is it in an idle group?
     idle: bool,
-    /// The pCPU it wakes up on; `None`: it is chosen.
+    /// The pCPU it has to wake up on; `None`: placement chooses one.
     bound: Option<PcpuId>,
 }
 
@@ -51,7 +51,7 @@ impl Entity {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// The members but the current task, by vruntime.
+    /// The members except the current task, by vruntime.
     tree: Root,
     current: Option<TaskId>,
     nr: u64,
@@ -60,8 +60,8 @@ struct Queue {
     weight: u64,
     /// The least vruntime, never going back.
     min_vruntime: i64,
-    /// The task that a wake-up took the pCPU from, to get it back; the one that another yielded to; the one that
-    /// yielded.
+    /// The task that a wake-up took the pCPU from and that is to get it back; the task that another yielded to; the
+    /// task that yielded.
     last: Option<TaskId>,
     next: Option<TaskId>,
     skip: Option<TaskId>,
@@ -116,8 +116,8 @@ impl CfsOrder {
         (share as Nanos).max(self.least_slice(cpu, task))
     }
 
-    /// What no slice is shorter than (`BASE_SLICE`): idle groups have less beside others
-    /// (`sched_idle_cfs_rq()`). Before 5.13 there was nothing of the kind.
+    /// The shortest slice (`BASE_SLICE`): shorter for idle groups while tasks of others are on the
+    /// runqueue (`sched_idle_cfs_rq()`). Before 5.13 there was no such limit.
     fn least_slice(&self, cpu: PcpuId, task: TaskId) -> Nanos {
         let queue = &self.queues[cpu.index()];
         let among_idle = queue.nr > 0 && queue.nr == queue.idle;
@@ -180,15 +180,15 @@ impl CfsOrder {
         (lead > 0).then_some(lead > gran)
     }
 
-    /// Is it groups that are compared, and not tasks? 2.6.33 has no granularity for these (`wakeup_gran()`).
+    /// Are groups compared, rather than tasks? 2.6.33 has no granularity for groups (`wakeup_gran()`).
     fn groups_compare(&self, woken: TaskId, current: TaskId) -> bool {
         let group = self.entity(woken).group;
         group.is_some() && group != self.entity(current).group
     }
 
     /// By how much `woken` must be behind `current` to preempt it (`wakeup_gran()`): 2.6.33 lets the
-    /// current task run for as long as the woken one is expected to run until it wakes another. Where that
-    /// one's group entity stands for it (`find_matching_se()`), which has no `avg_wakeup`, that is not at all.
+    /// current task run for as long as the woken one is expected to run until it wakes another. Where the woken task is
+    /// represented by its group entity (`find_matching_se()`), which has no `avg_wakeup`, that is not at all.
     fn granularity(&self, cpu: PcpuId, current: TaskId, woken: TaskId) -> Nanos {
         let own = self.entity(woken).granularity;
         let most = own.unwrap_or(self.params.wakeup_granularity);
@@ -211,12 +211,12 @@ impl CfsOrder {
         queue.promised = queue.promised.filter(|&next| next != task);
     }
 
-    /// `task` has a wake-up granularity of its own, or that of all.
+    /// Gives `task` a wake-up granularity of its own, or the general one.
     pub(super) fn set_granularity(&mut self, task: TaskId, own: Option<Nanos>) {
         self.entities[task.index()].granularity = own;
     }
 
-    /// `task` wakes up on this pCPU from now on, or wherever is best.
+    /// `task` wakes up on this pCPU from now on, or (`None`) wherever is best.
     pub(super) fn bind(&mut self, task: TaskId, to: Option<PcpuId>) {
         self.entities[task.index()].bound = to;
     }
@@ -276,7 +276,8 @@ impl Order for CfsOrder {
         }
     }
 
-    /// How far it is ahead of the runqueue's least virtual time, or was when it left, or behind, is what it is owed.
+    /// What a task is owed is how far it is behind the runqueue's least virtual time, or ahead of it; or was when it
+    /// left.
     fn stretch(&mut self, cpu: PcpuId, task: TaskId, joins: Option<Join>, weight: u64) {
         let Entity {
             weight: old,
@@ -287,7 +288,7 @@ impl Order for CfsOrder {
             None => self.queues[cpu.index()].min_vruntime,
             Some(Join::Moved) => 0,
             Some(Join::Woken(last)) => self.queues[last.index()].min_vruntime,
-            // It has had nothing yet.
+            // It has had no time yet.
             Some(Join::New) => vruntime,
         };
         let lead = i128::from(vruntime - zero) * i128::from(old) / i128::from(weight.max(1));
@@ -390,7 +391,7 @@ impl Order for CfsOrder {
         {
             next = second;
         }
-        // The last one counts most: "someone really wants this to run".
+        // The last buddy counts most: "someone really wants this to run".
         for buddy in buddies.into_iter().flatten() {
             if self.ahead(buddy, left) != Some(true) {
                 next = buddy;
@@ -404,7 +405,8 @@ impl Order for CfsOrder {
         let queue = &mut self.queues[cpu.index()];
         queue.over = false;
         if queue.current == task {
-            // 2.6.33 put even a task it picked again back first, which began a new slice.
+            // 2.6.33 puts the current task back first even if it picks it again; that begins a new
+            // slice.
             if let Some(task) = task.filter(|_| self.params.generation == Generation::Linux2_6_33) {
                 self.entities[task.index()].ran = 0;
             }
@@ -451,7 +453,7 @@ impl Order for CfsOrder {
         let ideal = self.slice_as(cpu, current, true);
         let ran = self.entity(current).ran;
         if ran > ideal {
-            // Or it would be picked again as somebody's favourite.
+            // Otherwise it might be picked again as a buddy.
             self.clear_buddies(cpu, current);
             self.queues[cpu.index()].over = true;
             return true;

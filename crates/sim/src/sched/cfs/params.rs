@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CFS's settings, and the sets of them that the papers' hosts had.
+//! CFS's settings, and presets with those of the papers' hosts.
 
 use crate::sched::fair::{Gangs, Generation, LONGEST, LOOK, Search, Siblings, Tuning, scaling};
 use corun_model::time::{MS, US};
@@ -12,39 +12,39 @@ pub struct CfsParams {
     pub latency: Nanos,
     /// The least slice; with more tasks the period grows (`sched_min_granularity_ns`).
     pub min_granularity: Nanos,
-    /// The least slice of idle groups beside others (`sched_idle_min_granularity`, 5.15). Where there is one, no
-    /// slice of others is shorter than `min_granularity`, however little they weigh (`BASE_SLICE`, 5.13), and
-    /// sleepers of idle groups are credited with that instead of a latency (5.15).
+    /// The least slice of idle groups while tasks of others are on the runqueue (`sched_idle_min_granularity`, 5.15).
+    /// If it is set, no slice of others is shorter than `min_granularity`, however little they weigh (`BASE_SLICE`,
+    /// 5.13), and sleepers of idle groups are credited with `min_granularity` instead of a latency (5.15).
     pub idle_min_granularity: Option<Nanos>,
     /// By how much a woken task must be behind to preempt (`sched_wakeup_granularity_ns`).
     pub wakeup_granularity: Nanos,
     /// Are sleepers credited with half a latency rather than a whole one
     /// (`GENTLE_FAIR_SLEEPERS`)?
     pub gentle_fair_sleepers: bool,
-    /// How far behind its runqueue a woken task may be placed, in virtual time, instead of that: what it did not
-    /// use and may still use later.
+    /// Overrides that: how far behind its runqueue a woken task may be placed, in virtual time, so how much of the time
+    /// that it did not use it may use later.
     pub sleeper_credit: Option<Nanos>,
     /// Does a new task begin one slice behind (`START_DEBIT`)?
     pub start_debit: bool,
     /// Do woken tasks preempt at all (`WAKEUP_PREEMPTION`)?
     pub wakeup_preemption: bool,
-    /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it (64 ms
-    /// to 256 ms on a quad-core with 2.6.33).
+    /// The interval at which a busy pCPU balances; `None`: that of the kernel's domains (64 ms to
+    /// 256 ms on a quad-core with 2.6.33).
     pub balance_interval: Option<Nanos>,
-    /// A task that ran so recently is not moved (`sched_migration_cost_ns`).
+    /// A task that ran within this time is not moved (`sched_migration_cost_ns`).
     pub migration_cost: Nanos,
-    /// What a look at whether another pCPU idles takes, by which wake-ups decide how far to look
-    /// (`SIS_PROP`, 4.13 to 5.19); 0: they look at all that share the LLC.
+    /// How long it takes to look whether another pCPU idles, by which wake-ups decide how far to
+    /// look (`SIS_PROP`, 4.13 to 5.19); 0: they look at all pCPUs that share the LLC.
     pub search_cost: Nanos,
     /// The kernels whose placement and balancing rules hold.
     pub generation: Generation,
     /// What is done about sibling vCPUs.
     pub siblings: Siblings,
-    /// How they come to run at the same time.
+    /// How siblings come to run at the same time.
     pub gangs: Gangs,
 }
 
-/// The least slice of idle groups beside others (`sysctl_sched_idle_min_granularity`).
+/// The default of [`CfsParams::idle_min_granularity`] (`sysctl_sched_idle_min_granularity`).
 const IDLE_LEAST: Nanos = 750 * US;
 
 impl CfsParams {
@@ -67,7 +67,7 @@ impl CfsParams {
     /// - `5.x`: the same times, with the balancing of 5.5 to 6.5, which goes by kinds of groups
     ///   rather than by load, and the least slices of 5.15 to 6.5; 0.75 ms for idle groups, not scaled.
     /// - `rhel-virtual-host`: 80 / 10 / 15 ms, not scaled: tuned's `virtual-host` profile sets the
-    ///   granularities; the latency is the one vMigrater's `set_rh.sh` sets with them.
+    ///   granularities; the latency is the one that vMigrater's `set_rh.sh` sets along with them.
     pub fn preset(name: &str, pcpus: u32) -> Option<Self> {
         let factor = scaling(pcpus);
         let set = |latency, min_granularity, wakeup_granularity, generation| Self {
@@ -113,7 +113,7 @@ impl CfsParams {
         })
     }
 
-    /// How far behind its runqueue a woken task may be placed, which may be of an idle group (`place_entity()`).
+    /// How far behind its runqueue a woken task may be placed (`place_entity()`). `idle`: is it in an idle group?
     pub(super) fn credit(&self, idle: bool) -> Nanos {
         let whole = match idle && self.idle_min_granularity.is_some() {
             true => self.min_granularity,
@@ -126,7 +126,7 @@ impl CfsParams {
         self.sleeper_credit.unwrap_or(gentle)
     }
 
-    /// With times so long that they could overflow cut.
+    /// With times cut that are so long that they could overflow.
     pub(super) fn bounded(self) -> Self {
         Self {
             latency: self.latency.min(LONGEST),
@@ -160,7 +160,7 @@ impl CfsParams {
 /// The preset that holds if a scenario names none: that of the balance-scheduling paper's hosts.
 pub const DEFAULT_PRESET: &str = "2.6.33";
 
-/// The numbers this model stands on: those of the default preset on a host of one pCPU, before they
+/// The numbers this model rests on: those of the default preset on a host of one pCPU, before they
 /// are scaled.
 pub fn parameters() -> Vec<Parameter> {
     let Some(default) = CfsParams::preset(DEFAULT_PRESET, 1) else {

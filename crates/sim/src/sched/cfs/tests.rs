@@ -14,10 +14,10 @@ fn cfs(name: &str, params: &crate::host::HostParams) -> Cfs {
     Cfs::new(preset, params)
 }
 
-/// How long a pCPU may idle while a task waits that may use it. Linux balances load, not waiting
-/// tasks: where weights differ, one heavy task hides that its neighbour idles
-/// (`a_heavy_task_hides_an_idle_pcpu`). Where masks differ, intervals that affinity made long are the
-/// limit; 2.6.33 does not tell the level above.
+/// How long a pCPU may idle while a task that may use it waits. Linux balances load, not waiting
+/// tasks: where weights differ, one heavy task hides that its neighbour idles (`a_heavy_task_hides_an_idle_pcpu`).
+/// Where masks differ, balancing intervals that affinity lengthened are the limit; 2.6.33 does not report affinity to
+/// the level above.
 fn patience(scene: &shared::Scene, generation: Generation) -> Nanos {
     match (scene.is_free(), scene.is_equal()) {
         (true, true) => 600 * MS,
@@ -71,8 +71,8 @@ fn slices_end_at_the_tick_after_they_are_used_up() {
     assert_eq!(seen, expected);
 }
 
-/// A sleeper of half a latency's credit (3 ms) against a granularity of 1 ms preempts at once;
-/// against one of 4 ms it waits for the tick.
+/// A sleeper with half a latency's credit (3 ms) preempts at once with a granularity of 1 ms, and
+/// waits for the tick with one of 4 ms.
 #[test]
 fn wake_up_preemption_by_granularity() {
     let params = host("1n1l1c1t", 100);
@@ -95,9 +95,9 @@ fn wake_up_preemption_by_granularity() {
     assert!(wait(4 * MS) > 2 * MS, "{}", wait(4 * MS));
 }
 
-/// A task that is idle for 100 ms and then has 60 ms to do, beside a hog: with the kernel's credit
-/// of 3 ms the two take turns and it needs 120 ms; with one of 100 ms it uses what it left to the
-/// other.
+/// A task that is idle for 100 ms and then has 60 ms to do, sharing a pCPU with a hog: with the
+/// kernel's credit of 3 ms the two take turns and it needs 120 ms; with a credit of 100 ms it gets
+/// back what it left to the hog.
 #[test]
 fn a_credit_of_more_than_a_latency_is_used_later() {
     let params = host("1n1l1c1t", 1000);
@@ -121,7 +121,7 @@ fn a_credit_of_more_than_a_latency_is_used_later() {
 
 /// A VM's weight is divided among its vCPUs by their average load, and the granularity grows as a
 /// vCPU's part shrinks, but not the credit: a vCPU that wakes preempts another VM's if it is its VM's
-/// only one, and waits for a tick if it has siblings that were runnable lately. They sleep as it does.
+/// only one, and waits for a tick if it has siblings that were runnable lately. The siblings sleep as it does.
 #[test]
 fn a_vcpu_with_siblings_hardly_preempts_when_it_wakes() {
     let wait = |vcpus: u32| {
@@ -150,8 +150,8 @@ fn affinity_wins_over_balance() {
     shared::affinity_wins_over_balance("2.6.33", |params| cfs("2.6.33", params));
 }
 
-/// Between nodes a difference of 12-25 % is put up with, so one may have a hog more, and what is odd
-/// there need not go round.
+/// Between nodes a difference of 12-25 % is tolerated, so one may have a hog more, and a surplus hog there need not
+/// move round.
 #[test]
 fn hogs_spread_evenly() {
     for name in CfsParams::PRESETS {
@@ -160,7 +160,8 @@ fn hogs_spread_evenly() {
 }
 
 /// Five hogs on four pCPUs cannot be spread evenly. Balancing by load rounds the imbalance up to a
-/// task and moves the surplus round: not in turn, but nobody is left with less than half a pCPU.
+/// task and moves the surplus round: not in strict turn, but no hog is left with less than half a
+/// pCPU.
 #[test]
 fn the_odd_hog_goes_round() {
     for name in ["2.6.33", "4.x"] {
@@ -195,7 +196,7 @@ proptest! {
     }
 }
 
-/// Two caches of two pCPUs, one heavy task beside an idle pCPU and light ones on the others: the
+/// Two caches of two pCPUs, one heavy task next to an idle pCPU and light tasks on the others: the
 /// heavy one's load makes its group the busier one on average, so the idle pCPU takes nothing. This
 /// is the "group imbalance" bug of Lozi et al., "The Linux Scheduler: a Decade of Wasted Cores",
 /// EuroSys 2016; 5.5 replaced the averages.
@@ -224,8 +225,8 @@ fn a_heavy_task_hides_an_idle_pcpu() {
 /// real guests do, get mixed by wake-up placement and by the pulls of idle pCPUs. Hogs that never
 /// halt stay as they were placed: even, with each VM started after the other.
 ///
-/// What two VMs come to is near what chance gives: of eight vCPUs, two per pCPU, 3/7 = 43 % of the
-/// pairs are siblings. For three VMs chance gives 71 %.
+/// The figure for two VMs is near that of pure chance: of eight vCPUs, two per pCPU, 3/7 = 43 % of
+/// the pairs are siblings. For three VMs chance gives 71 %.
 #[test]
 fn stacking_comes_from_halts() {
     let jobs = |vms: u32, halts: bool| -> Vec<Job> {
@@ -272,7 +273,7 @@ fn stacking_comes_from_halts() {
 }
 
 /// Two VMs of four vCPUs on four pCPUs, all of them waking and sleeping: CFS itself stacks siblings,
-/// and neither of the two ways of the balance-scheduling paper does, bound vCPUs never moving.
+/// and neither of the balance-scheduling paper's two methods does; bound vCPUs never move.
 #[test]
 fn siblings_stay_apart_where_they_shall() {
     let params = host("1n2l2c1t", 1000);

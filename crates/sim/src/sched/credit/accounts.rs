@@ -3,8 +3,9 @@
 //!
 //! Running burns 10 credits per millisecond. Every slice, a slice's worth of credit per pCPU is
 //! handed out among the *active* vCPUs, by weight; what one domain cannot use goes to the others. A
-//! vCPU in debt is OVER, others are UNDER. One that has more than a slice's worth does not use it:
-//! it stops being active and keeps half; the next tick that finds it running makes it active again.
+//! vCPU in debt is OVER, others are UNDER. A vCPU that has more than a slice's worth does not use
+//! its share: it stops being active and keeps half; the next tick that finds it running makes it
+//! active again.
 
 use super::params::{CREDITS_PER_MS, CreditParams, WEIGHT};
 use crate::load::{Cgroups, VmInfo};
@@ -28,11 +29,11 @@ struct Account {
     credit: i64,
     /// Credit burnt but below one whole, in millionths.
     residual: u64,
-    /// Up to when its time is charged; relative to when it stopped while it does not run.
+    /// Up to when its time is charged; while it does not run, relative to when it stopped.
     charged: i64,
     active: bool,
     parked: bool,
-    /// What a turn of its own costs, if a policy has said how long that is.
+    /// What one of its turns costs, if a policy has set their length.
     turn: i64,
 }
 
@@ -52,14 +53,14 @@ impl Account {
     }
 }
 
-/// A VM, or a host task that is none's vCPU (`struct csched_dom`).
+/// A VM, or a host task that is no VM's vCPU (`struct csched_dom`).
 #[derive(Debug)]
 struct Domain {
-    /// `None`: as its vCPUs' weight says.
+    /// `None`: follows from its vCPUs' weight.
     weight: Option<i64>,
     /// The most it may earn, in percent of one pCPU; 0: no limit.
     cap: i64,
-    /// The last to become active first.
+    /// The one that became active last comes first.
     active: Vec<TaskId>,
     last: Option<TaskId>,
 }
@@ -82,14 +83,14 @@ pub(super) struct Changes {
     pub(super) unparked: Vec<TaskId>,
 }
 
-/// Everybody's credit.
+/// The credit of all vCPUs.
 #[derive(Debug)]
 pub(super) struct Accounts {
     accounts: Vec<Account>,
     domains: Vec<Domain>,
-    /// Domains that have active vCPUs, the last to become so first.
+    /// Domains that have active vCPUs; the one that got its first of them last comes first.
     active: Vec<usize>,
-    /// Credit of the active vCPUs after the last accounting.
+    /// Sum of the active vCPUs' credit after the last accounting.
     balance: i64,
     per_slice: i64,
     pcpus: i64,
@@ -121,7 +122,7 @@ impl Accounts {
         self.per_slice = params.credits_per_slice();
     }
 
-    /// A policy has turns of `task` last this long.
+    /// A policy makes turns of `task` this long.
     pub(super) fn set_turn(&mut self, task: TaskId, turn: Nanos) {
         self.accounts[task.index()].turn = (turn * CREDITS_PER_MS / MS) as i64;
     }
@@ -136,7 +137,7 @@ impl Accounts {
         self.domains = vms.iter().map(domain).collect();
     }
 
-    /// What `cpu.max` says of a VM is a cap, unless it has a lower one.
+    /// A VM's `cpu.max` is its cap, unless it has a lower one.
     pub(super) fn know_cgroups(&mut self, groups: &Cgroups) {
         for (vm, domain) in self.domains.iter_mut().enumerate() {
             let quota = groups.of_vm(vm).and_then(|own| own.quota);
@@ -150,7 +151,7 @@ impl Accounts {
         }
     }
 
-    /// One more vCPU; returns its domain's one before.
+    /// One more vCPU; returns its domain's previous one.
     pub(super) fn add(&mut self, task: TaskId, vm: Option<VmId>, weight: u32) -> Option<TaskId> {
         let domain = vm.map_or(self.domains.len(), VmId::index);
         if domain == self.domains.len() {
@@ -236,7 +237,7 @@ impl Accounts {
             self.balance = 0;
             return changes;
         }
-        // What all are in debt with is handed out, too.
+        // The total debt is handed out, too.
         let debt = (-self.balance).max(0);
         let mut total = self.per_slice * self.pcpus + debt;
         let (mut left, mut balance, mut others_lack) = (weight, 0, false);
@@ -252,7 +253,8 @@ impl Accounts {
                     total += div_up((fair - peak) * weight, left);
                 }
                 if others_lack {
-                    // It has more than it can use: the next time it is the first to pass it on.
+                    // It has more than it can use: next time it comes first, so that it passes the
+                    // rest on.
                     self.active.retain(|&other| other != n);
                     self.active.insert(0, n);
                 }
@@ -282,8 +284,8 @@ impl Accounts {
     /// An active vCPU earns credit. Returns what it has now.
     fn earn(&mut self, task: TaskId, credit: i64, cap: Option<i64>, changes: &mut Changes) -> i64 {
         let account = &mut self.accounts[task.index()];
-        // Of turns that last longer than accounting's period most would be forgiven, and of what is saved up
-        // between them half lost.
+        // Otherwise, where turns last longer than accounting's period, most of what one costs would be forgiven, and
+        // half of what is saved up between turns lost.
         let bound = self.per_slice.max(account.turn);
         account.credit += credit;
         if account.credit < 0 {
@@ -316,7 +318,7 @@ impl Accounts {
 mod tests {
     use super::*;
 
-    /// So many domains with these weights, caps and numbers of vCPUs, all active.
+    /// Domains with these weights, caps and numbers of vCPUs, all active.
     fn accounts(pcpus: u32, domains: &[(u32, u32, u32)]) -> Accounts {
         let mut all = Accounts::new(&CreditParams::default(), pcpus);
         let info = |&(weight, cap, _): &(u32, u32, u32)| VmInfo {
@@ -351,12 +353,12 @@ mod tests {
         assert_eq!(credits(&all), [100, 100, 100], "weights count per vCPU");
     }
 
-    /// The second of two pCPUs is of no use to a domain with one vCPU: others get what it leaves.
+    /// A domain with one vCPU cannot use a second pCPU: others get what it leaves.
     #[test]
     fn what_one_cannot_use_others_get() {
         let mut all = accounts(2, &[(100, 0, 2), (800, 0, 1)]);
         all.hand_out();
-        // Of 600 by 1:1:8 the heavy one would have 480; it can use 300.
+        // Of 600 credits, divided 1:1:8, the heavy domain would have 480; it can use 300.
         assert_eq!(credits(&all), [150, 150, 300]);
     }
 
@@ -423,7 +425,8 @@ mod tests {
         assert_eq!(credits(&all), [-300], "a slice's worth of debt at most");
     }
 
-    /// One whose turns are longer than accounting's period may owe and save up what one costs.
+    /// A vCPU whose turns are longer than accounting's period may owe and save up what one turn
+    /// costs.
     #[test]
     fn bounds_are_those_of_a_turn() {
         let mut all = accounts(1, &[(100, 0, 1)]);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Micro slices within Credit: short turns, spread over others' long ones (vSlicer, HPDC 2012).
 //!
-//! A short slice alone has a vCPU lose time here: it has one short turn where each of its equals
-//! has a long one. So a vCPU with micro slices is due again as soon as the time that it ran is its
+//! A short slice alone would cost a vCPU time here: it would have one short turn for each long turn
+//! of its equals. So a vCPU with micro slices is due again as soon as the time that it ran is its
 //! share, by weight, of the time since it was due, as under corun's own dispatcher
-//! (`dispatcher/micro.h`). A vCPU that is due goes before its equals, and interrupts one: that one
-//! is first afterwards, with the rest of its turn. Priorities stay as usual: in debt it waits for
-//! vCPUs that are not, and credit sees to shares.
+//! (`dispatcher/micro.h`). A vCPU that is due goes before its equals, and interrupts one that runs:
+//! the interrupted vCPU is first afterwards, with the rest of its turn. Priorities stay as usual: a
+//! vCPU in debt waits for vCPUs that are not, and credit enforces shares.
 
 use super::Credit;
 use super::accounts::Priority;
@@ -31,7 +31,7 @@ impl Micro {
         self.began = now;
     }
 
-    /// It ran until `now`; of a time, it has one part in `parts`, in thousandths.
+    /// It ran until `now`; its share of time is 1000 / `parts`.
     fn ran(&mut self, now: Nanos, parts: u64) {
         let ran = now - self.began;
         let paid = ran.saturating_mul(parts) / 1000;
@@ -59,8 +59,8 @@ impl Credit {
         self.unit(task).micro.ran(now, parts);
     }
 
-    /// The place in the queue of `cpu` of one that is due and goes before all others there; before the current one,
-    /// too, if there is one, which has no micro slices itself.
+    /// The place in the queue of `cpu` of a vCPU that is due and goes before all others there, and before the current
+    /// vCPU, if there is one and that has no micro slices itself.
     pub(super) fn due(&self, cpu: PcpuId, now: Nanos) -> Option<usize> {
         if !self.micro {
             return None;
@@ -81,8 +81,8 @@ impl Credit {
         current.is_some_and(|task| self.units[task.index()].micro.has)
     }
 
-    /// When to look at the vCPU that gets `cpu` next, for `turn`: as soon as a vCPU that waits
-    /// there is due, if that is earlier.
+    /// How long `cpu` leaves the vCPU that gets it next alone: for `turn`, or until a vCPU that
+    /// waits there is due, if that is earlier.
     pub(super) fn until_due(&self, cpu: PcpuId, turn: Nanos, now: Nanos) -> Nanos {
         if !self.micro || self.current_is_micro(cpu) {
             return turn;
@@ -95,7 +95,7 @@ impl Credit {
     }
 
     /// What is left of the turn of the current vCPU of `cpu`, if only vCPUs that are due keep it
-    /// from going on: it still wants to run, may, and no vCPU of higher priority waits.
+    /// from going on: it still wants to run, it may run, and no vCPU of higher priority waits.
     pub(super) fn turn_left(&self, cpu: PcpuId, now: Nanos) -> Option<Nanos> {
         let pcpu = &self.pcpus[cpu.index()];
         let task = pcpu.current.filter(|_| self.micro)?;
@@ -112,8 +112,8 @@ impl Credit {
         slice.checked_sub(now - pcpu.since).filter(|left| *left > 0)
     }
 
-    /// The current vCPU of `cpu` loses it to one that is due, and goes on with its turn, of which so much is `left`, after
-    /// that.
+    /// The current vCPU of `cpu` loses it to a vCPU that is due, and afterwards goes on with the part of its turn that
+    /// is `left`.
     pub(super) fn interrupt(&mut self, host: &mut Host, cpu: PcpuId, left: Nanos, now: Nanos) {
         let Some(task) = self.pcpus[cpu.index()].current else {
             return;

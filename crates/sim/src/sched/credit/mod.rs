@@ -2,15 +2,15 @@
 //! Xen's Credit scheduler, the host of many vCPU scheduling papers (Xen's default until 4.11).
 //!
 //! A model written from how `xen/common/sched/credit.c` of current Xen works. Each pCPU has a queue
-//! sorted by priority, first come first served within one: BOOST for those that woke up having
+//! sorted by priority, first come first served within one: BOOST for vCPUs that woke up having
 //! credit, UNDER for those having credit, OVER for those in debt ([`queue`]). Running burns credit;
 //! every slice all credit is handed out anew by weight ([`accounts`]). No vCPU is placed at a
 //! wake-up: a vCPU is queued where it ran last and an idle pCPU is told to fetch it; a pCPU that
 //! has nothing better than OVER looks for something of strictly higher priority elsewhere, and a
 //! tick moves a running vCPU to an idler core ([`placement`]).
 //!
-//! BOOST is what makes a vCPU that only serves I/O fast, and what one that also computes loses: the
-//! first tick (10 ms) that finds it running takes it away, and once in debt it is not boosted.
+//! BOOST is what makes a vCPU that only serves I/O fast. A vCPU that also computes loses it: the
+//! first tick (10 ms) that finds it running takes BOOST away, and once in debt it is not boosted.
 //!
 //! Where summaries differ from the code: the AQL_Sched paper (§2.1) has credit bounded by the cap
 //! and OVER vCPUs kept from pCPUs. The cap bounds what is earned per slice, and OVER runs whenever
@@ -28,18 +28,18 @@
 //! A policy may give pCPUs and vCPUs slices of their own and bind vCPUs to pools ([`pools`]), and have short slices
 //! spread ([`micro`]).
 //!
-//! Nothing is in step with anything: Xen sets each pCPU's tick going when that pCPU comes up and accounting
-//! when the first does (`init_pdata()`), both set themselves anew from when they ran, late as that may be (50 us
-//! in the papers' versions, `timer_slop`), and a slice begins when its vCPU does. So ticks and accounting have
-//! phases from the run's seed, as on a host that has been up for long. Xen has the tick of a pCPU that idled
-//! go on at a multiple of its period by the clock; here it goes on in its own phase.
+//! None of the timers are in step: Xen starts each pCPU's tick when that pCPU comes up and accounting when the first
+//! pCPU does (`init_pdata()`); both set themselves anew from when they ran, however late that was (50 us in the papers'
+//! versions, `timer_slop`); and a slice begins when its vCPU does. So ticks and accounting have
+//! phases from the run's seed, as on a host that has been up for long. In Xen the tick of a pCPU that idled goes on at
+//! a multiple of its period by the clock; here it goes on in its own phase.
 //!
 //! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none
-//! by default); that Xen 4.3 to 4.12 sent a preempted vCPU on to an idle pCPU if the other one fits
-//! none (`__runq_tickle()`: since then it asks for idle pCPUs that suit the woken vCPU, of which
-//! there is none then); what came with Xen 4.18: a vCPU that has yielded is not stolen, and a pCPU
-//! looks for work elsewhere once a millisecond at most; what the papers' 4.2 did otherwise: the
-//! rate limit held yields up, too, and a vCPU that was only moved was boosted. All VMs are there
+//! by default); that Xen 4.3 to 4.12 sent a preempted vCPU on to an idle pCPU if none suited the
+//! woken one (`__runq_tickle()`: later versions only ask for idle pCPUs that suit the woken vCPU,
+//! and then there is none); what came with Xen 4.18: a vCPU that has yielded is not stolen, and a
+//! pCPU looks for work elsewhere once a millisecond at most; what the papers' 4.2 did differently:
+//! the rate limit held yields up, too, and a vCPU that was only moved was boosted. All VMs exist
 //! when the run begins. The kernel's tick (`host.hz`) plays no role: Credit has its own.
 
 mod accounts;
@@ -71,20 +71,20 @@ struct Unit {
     home: PcpuId,
     /// It is to leave its pCPU for an idler one.
     moves: bool,
-    /// It was moved, so that its next wake-up is no wake-up in Credit's eyes.
+    /// It was moved, so that Credit does not count its next wake-up as one.
     moved: bool,
     yields: bool,
     /// Its own slice; `None`: its pCPU's.
     slice: Option<Nanos>,
     micro: Micro,
-    /// What is left of its turn, which one that was due interrupted.
+    /// What is left of its turn, which a vCPU with micro slices interrupted.
     rest: Option<Nanos>,
     /// Where it goes when it moves, if that is decided.
     goes_to: Option<PcpuId>,
 }
 
 impl Unit {
-    /// Is it, or will it be, at home there?
+    /// Is `cpu` its home, or will it be after the move that is decided?
     fn stays_on(&self, cpu: PcpuId) -> bool {
         self.goes_to.unwrap_or(self.home) == cpu
     }
@@ -93,7 +93,7 @@ impl Unit {
 /// A host that runs Xen's Credit scheduler.
 pub struct Credit {
     params: CreditParams,
-    /// Those that hold if no policy wants another slice.
+    /// The settings that hold unless a policy wants another slice.
     configured: CreditParams,
     topology: Topology,
     accounts: Accounts,
@@ -101,11 +101,11 @@ pub struct Credit {
     pcpus: Vec<Pcpu>,
     /// Per node: the pCPU that work was last stolen from.
     steal_bias: Vec<PcpuId>,
-    /// Has any vCPU micro slices, or had?
+    /// Does any vCPU have micro slices, or did one have them before?
     micro: bool,
     /// Counts accountings; queues are sorted once after each.
     epoch: u64,
-    /// How long after the first vCPU came the first accounting is.
+    /// When the first accounting is, counted from the first vCPU's arrival.
     first_account: Nanos,
 }
 
@@ -173,7 +173,8 @@ impl Credit {
         }
     }
 
-    /// The best of the own queue, or one of higher priority than OVER or nothing from elsewhere.
+    /// The best vCPU of the own queue; if that is OVER or there is none, preferably one of higher
+    /// priority from elsewhere.
     fn take_best(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let head = self.pcpu(cpu).queue.front().copied();
         let priority = head.map(|task| self.accounts.priority(task));
@@ -187,8 +188,8 @@ impl Credit {
         self.pcpu(cpu).queue.remove(at)
     }
 
-    /// The time for which the current vCPU of `cpu` is still protected by the rate limit, which ends with its
-    /// slice: a policy's may be shorter than that of the scheduler.
+    /// The time for which the current vCPU of `cpu` is still protected by the rate limit. The protection ends with its
+    /// slice: a policy's slice may be shorter than that of the scheduler.
     fn protected(&self, cpu: PcpuId, now: Nanos) -> Option<Nanos> {
         let pcpu = &self.pcpus[cpu.index()];
         let task = pcpu.current?;
@@ -213,7 +214,7 @@ impl Credit {
         host.cancel(std::mem::replace(&mut self.pcpu(cpu).slice_timer, timer));
     }
 
-    /// The tick stops while a pCPU idles, and goes on where it would have been.
+    /// The tick stops while a pCPU idles, and goes on in the same phase.
     fn set_ticker(&mut self, host: &mut Host, cpu: PcpuId) {
         let busy = self.pcpu(cpu).current.is_some();
         let ticker = self.pcpu(cpu).ticker;
@@ -272,8 +273,9 @@ impl Credit {
         host.sched_timer(next, token(ACCOUNT, master));
     }
 
-    /// Where a new vCPU begins: one pCPU after its VM's one before; a VM's first where there are
-    /// fewest vCPUs so far (`default_vcpu0_location()`, today `sched_select_initial_cpu()`).
+    /// Where a new vCPU begins: one pCPU after its VM's previous vCPU; a VM's first vCPU where
+    /// there are fewest vCPUs so far (`default_vcpu0_location()`, today
+    /// `sched_select_initial_cpu()`).
     fn first_home(&self, allowed: &PcpuSet, before: Option<TaskId>) -> PcpuId {
         let home = match before {
             Some(task) => placement::next_of(self.units[task.index()].home, allowed),
@@ -333,7 +335,7 @@ impl HostScheduler for Credit {
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
         if self.accounts.parked(task) {
-            // Paused: it is not woken before it is unparked.
+            // It is paused: not woken before it is unparked.
             let home = self.units[task.index()].home;
             host.queue_on(task, home);
             return;
@@ -402,7 +404,7 @@ impl HostScheduler for Credit {
         }
         self.set_slice_timer(host, cpu, slice);
         self.set_ticker(host, cpu);
-        // One that leaves arrives elsewhere once it is off its pCPU, and not boosted.
+        // A vCPU that moves arrives elsewhere once it is off its pCPU, and is not boosted.
         if let Some(task) = moves.filter(|&task| !self.accounts.parked(task)) {
             let goes_to = self.unit(task).goes_to.take();
             let home = goes_to.unwrap_or_else(|| self.idlest(task, true));

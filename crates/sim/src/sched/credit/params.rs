@@ -9,14 +9,14 @@ pub struct CreditParams {
     /// How long a vCPU runs before others of its priority get a turn, and the period of accounting
     /// (`sched_credit_tslice_ms`): 1 ms to 1 s. Xen itself takes whole milliseconds.
     pub slice: Nanos,
-    /// The slice at boot, 1 ms to 1 s, if ticks and the credits of an accounting stay what they were with it:
-    /// until 4.3 `xl sched-credit -t` changed `tslice_ms` only, that is turns and how often accounting is
+    /// The slice at boot, 1 ms to 1 s, if ticks and the credits that an accounting hands out keep following it: until
+    /// 4.3 `xl sched-credit -t` changed `tslice_ms` only, that is, turns and how often accounting happens
     /// (`csched_sys_cntl()`; mended by commit 1320b8100c of November 2013). `None`: they follow the slice.
     pub boot_slice: Option<Nanos>,
-    /// So long a vCPU runs before another one may preempt it (`sched_ratelimit_us`), at most a
+    /// How long a vCPU runs before another one may preempt it (`sched_ratelimit_us`), at most a
     /// slice; 0: not protected.
     pub ratelimit: Nanos,
-    /// Do vCPUs wake up with priority BOOST? Always so in Xen; off to see what it does.
+    /// Do vCPUs wake up with priority BOOST? They always do in Xen; off to see what BOOST does.
     pub boost: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) const SLICES: (Nanos, Nanos) = (MS, SEC);
 pub(super) const LEAST_TIMER: Nanos = 100 * US;
 /// What running costs (`CSCHED_CREDITS_PER_MSEC`).
 pub(super) const CREDITS_PER_MS: u64 = 10;
-/// The weight of a domain that says nothing (`CSCHED_DEFAULT_WEIGHT`).
+/// The weight of a domain that sets none (`CSCHED_DEFAULT_WEIGHT`).
 pub(super) const WEIGHT: u32 = 256;
 /// Ticks per slice (`CSCHED_TICKS_PER_TSLICE`).
 const TICKS_PER_SLICE: u64 = 3;
@@ -70,7 +70,7 @@ impl CreditParams {
     }
 }
 
-/// The numbers this model stands on.
+/// The numbers this model rests on.
 pub fn parameters() -> Vec<Parameter> {
     let default = CreditParams::default();
     let of = Parameter::new;

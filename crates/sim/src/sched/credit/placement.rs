@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which pCPU is told about a ready vCPU, which one fetches it, and where a running vCPU is better
-//! off.
+//! Which pCPU is told about a ready vCPU, which one fetches it, and to which one a running vCPU
+//! should move.
 
 use super::Credit;
 use super::accounts::Priority;
@@ -20,7 +20,7 @@ impl Credit {
     }
 
     /// `__runq_tickle()`: tells a pCPU about a vCPU just queued on its home. An idle one fetches it
-    /// from there; where none may, it preempts at home if its priority is higher.
+    /// from there; if no idle one may, it preempts at home if its priority is higher.
     pub(super) fn tickle(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
         let (home, allowed) = (
             self.units[task.index()].home,
@@ -86,8 +86,9 @@ impl Credit {
         peer.queue.iter().take_while(better).find(fits).copied()
     }
 
-    /// `_csched_cpu_pick()`: the pCPU for `task`, its home unless another one idles and has more
-    /// idle neighbours; on another socket, twice as many. `commit`: go on from there next time.
+    /// `_csched_cpu_pick()`: the pCPU for `task`: its home unless another one idles and has more
+    /// idle neighbours (on another socket, twice as many). `commit`: the next search goes on from
+    /// there.
     pub(super) fn idlest(&mut self, task: TaskId, commit: bool) -> PcpuId {
         let (home, allowed) = (
             self.units[task.index()].home,

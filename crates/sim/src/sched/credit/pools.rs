@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Pools of pCPUs and slices of vCPUs within Credit, as AQL_Sched's authors put them there (EuroSys
 //! 2016, §4.3): one scheduler with one accounting, in which pCPUs differ by their slice and vCPUs are
-//! bound to the pCPUs of their pool. Ticks and accounting keep the period that `[scheduler.credit]`
-//! says, unless all vCPUs are to have one slice: that is what `xl sched-credit -t` does, which sets ticks
-//! and accounting with it (`__csched_set_tslice()`), or accounting alone (`boot_slice`). The paper says so: "a CPU pool is represented by a single data
-//! structure", which is where Xen keeps accounting, and "we use the same data structure for all CPU pools".
+//! bound to the pCPUs of their pool. Ticks and accounting keep the period that `[scheduler.credit]` says, unless all
+//! vCPUs are to have one slice: that is what `xl sched-credit -t` does, which changes ticks and accounting along with
+//! the slice (`__csched_set_tslice()`), or accounting alone (`boot_slice`). The paper says so: "a CPU pool is
+//! represented by a single data structure", which is where Xen keeps accounting, and "we use the same data structure
+//! for all CPU pools".
 //!
-//! It also counts on the scheduler being fair within a pool. So what a vCPU may owe and save up is what its turn
-//! costs, where that is more than what accounting hands out at once (assumed): of the 900 credits that a turn of 90 ms
-//! burns all but 300 would be forgiven, so that equals had between 0.18 and 0.34 for a quarter each.
+//! The paper also counts on the scheduler being fair within a pool. So a vCPU may owe and save up what its turn costs,
+//! where that is more than what accounting hands out at once (assumed). Otherwise, of the 900 credits that a turn of 90
+//! ms burns, all but 300 would be forgiven: equals had between 0.18 and 0.34 instead of a quarter each.
 //!
-//! Where turns are shorter, priorities still last until the next accounting: one that has credit beside others in debt has
-//! turn after turn, up to 30 ms. With accounting by each pool's slice, as Xen's own cpupools have it, that would not be so;
-//! but a server that sleeps could save up no more than a millisecond, would seldom be boosted, and in the mixes of the
-//! paper's Figure 6 would answer after four times as long as under Credit, where the paper's answer sooner.
+//! Where turns are shorter, priorities still last until the next accounting: a vCPU that has credit while the others
+//! are in debt has turn after turn, up to 30 ms. With accounting by each pool's slice, as in Xen's own cpupools, that
+//! would not be so; but a server that sleeps could save up no more than a millisecond, would seldom be boosted, and in
+//! the mixes of the paper's Figure 6 would take four times as long to answer as under Credit, where the paper's answer
+//! sooner.
 //!
 //! Credit hardly moves vCPUs while all pCPUs are busy, so vCPUs that enter a pool are spread over
 //! it here.
@@ -23,7 +25,7 @@ use crate::host::{Host, TaskState};
 use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, TaskPlan};
 
 impl Credit {
-    /// Carries out what a plan says of slices, homes and pools.
+    /// Carries out what a plan says about slices, homes and pools.
     pub(super) fn carry_out(&mut self, host: &mut Host, plan: &Plan) {
         self.set_slice(one_for_all(plan).unwrap_or(self.configured.slice));
         for pool in &plan.pools {
@@ -48,8 +50,8 @@ impl Credit {
         }
     }
 
-    /// `__csched_set_tslice()`: the slice of all pCPUs, and with it the periods of ticks and accounting and
-    /// the credits of one. What is under way ends as it would have.
+    /// `__csched_set_tslice()`: the slice of all pCPUs, and with it the periods of ticks and accounting and the credits
+    /// that an accounting hands out. Slices and periods under way end as they would have.
     fn set_slice(&mut self, slice: Nanos) {
         let params = CreditParams {
             slice,
@@ -66,7 +68,7 @@ impl Credit {
         }
     }
 
-    /// `task` may use these pCPUs only: it leaves its home if that is none of them.
+    /// `task` may use these pCPUs only: it leaves its home if that is not one of them.
     fn confine(&mut self, host: &mut Host, task: TaskId, allowed: PcpuSet) {
         self.unit(task).allowed = allowed;
         let home = self.units[task.index()].home;

@@ -19,9 +19,9 @@ pub(super) struct Pcpu {
     pub(super) slice: Nanos,
     pub(super) slice_timer: EventId,
     pub(super) ticker: EventId,
-    /// A tick was or would have been at this time; others are whole periods from it.
+    /// A time at which a tick was or would have been; the others are whole periods from it.
     pub(super) tick_phase: Nanos,
-    /// Where the search for an idle pCPU of this core or socket goes on.
+    /// Where the next search for an idle pCPU of this core or socket goes on.
     pub(super) idle_bias: PcpuId,
     /// The pCPU that a wake-up from here told about work last.
     pub(super) last_tickled: PcpuId,
@@ -46,7 +46,7 @@ impl Pcpu {
         }
     }
 
-    /// Those that are ready here, the current one included.
+    /// How many vCPUs are ready here, the current one included.
     pub(super) fn ready(&self) -> usize {
         self.queue.len() + usize::from(self.current.is_some())
     }
@@ -74,7 +74,7 @@ impl Pcpu {
         self.queue.retain(|&other| other != task);
     }
 
-    /// `csched_runq_sort()`: those in debt go behind, once after each accounting.
+    /// `csched_runq_sort()`: moves vCPUs in debt behind the others, once after each accounting.
     pub(super) fn sort(&mut self, epoch: u64, of: impl Fn(TaskId) -> Priority) {
         if self.sorted == epoch {
             return;

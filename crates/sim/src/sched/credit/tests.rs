@@ -15,7 +15,7 @@ fn credit(params: &HostParams) -> Credit {
     Credit::new(CreditParams::default(), 1, params)
 }
 
-/// Ten seconds of `jobs` after one of warm-up.
+/// Ten seconds of `jobs` after one second of warm-up.
 fn ten_seconds(topology: &str, params: CreditParams, jobs: Jobs) -> Outcome {
     let host = host(topology, 1000);
     let sched = Credit::new(params, 1, &host);
@@ -36,9 +36,9 @@ fn latency(outcome: &Outcome, task: usize) -> Nanos {
     totals.ready / totals.wakeups
 }
 
-/// Roughly: one that has a slice's worth to spare leaves with half of it, and debt beyond a slice's
-/// worth is forgotten, which takes from the heaviest and gives to the lightest, the more the sooner after a
-/// slice's begin accounting is: the lightest has 0.085 to 0.102 for 0.077.
+/// Shares follow weights only roughly: a vCPU that has a slice's worth to spare becomes inactive and keeps half of it,
+/// and debt beyond a slice's worth is forgotten. That takes from the heaviest and gives to the lightest, the more the
+/// sooner after a slice's beginning accounting is: the lightest has 0.085 to 0.102 instead of 0.077.
 #[test]
 fn shares_follow_weights() {
     shared::shares_follow_weights("credit", 0.35, credit);
@@ -54,9 +54,8 @@ fn affinity_wins_over_balance() {
     shared::affinity_wins_over_balance("credit", credit);
 }
 
-/// Turns on one pCPU under a policy that gives all vCPUs the same slice (`xl sched-credit -t`). With
-/// accounting each 30 ms one that has credit beside others that have none would have the pCPU to itself
-/// until then.
+/// Turns on one pCPU under a policy that gives all vCPUs the same slice (`xl sched-credit -t`). With accounting every
+/// 30 ms a vCPU that has credit while the others have none would have the pCPU to itself until then.
 #[test]
 fn one_slice_for_all_is_the_period_of_accounting_too() {
     let mut jobs = vec![cycles(60 * MS, 60 * MS); 2];
@@ -66,7 +65,7 @@ fn one_slice_for_all_is_the_period_of_accounting_too() {
     assert!(*longest <= 5 * MS, "{longest}");
 }
 
-/// A slice below the rate limit, of a millisecond, ends it.
+/// A slice shorter than the rate limit of a millisecond ends the protection.
 #[test]
 fn the_rate_limit_is_no_longer_than_a_policys_slice() {
     let turns = turns(Microsliced { slice: 300 * US }, vec![Job::hog(); 3]);
@@ -74,7 +73,7 @@ fn the_rate_limit_is_no_longer_than_a_policys_slice() {
     assert_eq!(usual, 300 * US);
 }
 
-/// How long after each other vCPUs begin to run on one pCPU under a policy, in the second second; sorted.
+/// The times between the beginnings of vCPUs' turns on one pCPU under a policy, in the second second; sorted.
 fn turns(policy: Microsliced, jobs: Vec<Job>) -> Vec<Nanos> {
     let host = host("1n1l1c1t", 1000);
     let runs = Runs::default();
@@ -96,8 +95,8 @@ fn turns(policy: Microsliced, jobs: Vec<Job>) -> Vec<Nanos> {
     turns
 }
 
-/// A policy that deals pCPUs out by weight is told of weights as Credit takes them, once per vCPU: the two
-/// vCPUs of one VM have as much as any two of the other's six.
+/// A policy that deals pCPUs out by weight is told weights as Credit applies them, once per vCPU: the two vCPUs of one
+/// VM have as much as any two of the other's six.
 #[test]
 fn pools_are_dealt_out_by_weights_per_vcpu() {
     let host = host("2n1l2c1t", 1000);
@@ -117,8 +116,9 @@ fn micro_slices_are_spread() {
     shared::micro_slices_are_spread("credit", credit);
 }
 
-/// Weights count per vCPU: of two VMs with 300 and 100 and as many vCPUs one gets thrice as much (2.5 times where
-/// accounting is in a slice's first third), and one with the same weight and twice the vCPUs twice as much.
+/// Weights count per vCPU: of two VMs with weights 300 and 100 and equally many vCPUs one gets three times as much as
+/// the other (2.5 times if accounting is in a slice's first third); of two with the same weight, the one with twice the
+/// vCPUs gets twice as much.
 #[test]
 fn vms_share_by_weight_and_vcpus() {
     let vcpus = |counts: [u32; 2]| {
@@ -136,7 +136,7 @@ fn vms_share_by_weight_and_vcpus() {
     assert!((wide - 2.0 / 3.0).abs() < 0.02, "{wide}");
 }
 
-/// A capped VM gets what its cap says, though a pCPU idles; one without gets all.
+/// A capped VM gets what its cap says, even though a pCPU idles; an uncapped one gets everything.
 #[test]
 fn a_cap_holds_on_an_idle_host() {
     let share = |cap| {
@@ -148,8 +148,8 @@ fn a_cap_holds_on_an_idle_host() {
     assert!(share(100) > 0.99, "{}", share(100));
 }
 
-/// Accounting has a time of its own, which the run's seed decides: slices do not begin or end with it. A capped
-/// VM alone goes on after an accounting that left it with credit.
+/// Accounting has a time of its own, which the run's seed decides: slices do not begin or end with it. A lone capped VM
+/// goes on after an accounting that leaves it with credit.
 #[test]
 fn accounting_is_in_step_with_nothing() {
     let host = host("1n1l1c1t", 1000);
@@ -171,8 +171,8 @@ fn accounting_is_in_step_with_nothing() {
     assert!(one[0] != 0 && two[0] != 0 && one != two, "{one:?} {two:?}");
 }
 
-/// So has each pCPU's tick. When a core becomes free, a vCPU that shares one goes there at the next
-/// tick that finds it running.
+/// Each pCPU's tick has a phase of its own, too. When a core becomes free, a vCPU that shares a
+/// core goes there at the next tick that finds it running.
 #[test]
 fn ticks_are_in_step_with_nothing() {
     let host = host("1n1l2c2t", 1000);
@@ -204,8 +204,9 @@ fn a_cap_holds_for_vcpus_that_halt() {
     assert!((sum - 0.5).abs() < 0.03, "{shares:?}");
 }
 
-/// Slices end neither with accounting nor with ticks, Credit's or the host's: turns of two hogs are of whole 30 ms. A
-/// hog that has credit at its end while the other one was in debt at the last accounting has another one.
+/// Slices end neither with accounting nor with ticks, Credit's or the host's: turns of two hogs last whole multiples of
+/// 30 ms. A hog that has credit at the end of its turn, while the other one was in debt at the last accounting, has
+/// another turn.
 #[test]
 fn slices_are_exact() {
     let params = host("1n1l1c1t", 100);
@@ -220,8 +221,8 @@ fn slices_are_exact() {
     );
 }
 
-/// A vCPU that only serves I/O is boosted: beside hogs it runs at once (but for the rate limit of a
-/// hog that has just begun). Without the boost it waits for slices to end.
+/// A vCPU that only serves I/O is boosted: among hogs it runs at once (except for the rate limit of
+/// a hog that has just begun). Without the boost it waits for slices to end.
 #[test]
 fn boost_serves_io_at_once() {
     let jobs = || {
@@ -239,8 +240,8 @@ fn boost_serves_io_at_once() {
     assert!(latency(&plain, 3) > 5 * MS, "{}", latency(&plain, 3));
 }
 
-/// One that also computes loses the boost: ticks find it running, it uses up its share, is OVER when
-/// it wakes and waits for slices of others. A shorter slice helps it: what vSlicer and AQL build on.
+/// A vCPU that also computes loses the boost: ticks find it running, it uses up its share, is OVER when it wakes and
+/// waits for slices of others. A shorter slice helps it, which vSlicer and AQL build on.
 #[test]
 fn mixed_work_loses_the_boost() {
     let jobs = || {
@@ -279,16 +280,17 @@ fn the_rate_limit_delays_boosted_wake_ups() {
     assert!(on > off + 100 * US, "{on} with, {off} without");
 }
 
-/// Beside a vCPU in debt, one that has credit is fetched from another pCPU; among equals nobody is.
+/// Where the running vCPU is in debt, one that has credit is fetched from another pCPU; among
+/// equals none is.
 #[test]
 fn only_higher_priority_is_stolen() {
     let params = host("1n1l2c1t", 1000);
-    // Two hogs that may use both, on two pCPUs: they stay where they are.
+    // Two hogs on two pCPUs, both of which they may use: they stay where they are.
     let hogs = vec![Job::hog(), Job::hog()];
     let (outcome, _) = run(&params, credit(&params), Jobs::new(hogs, 1), SEC, 5 * SEC);
     assert!(outcome.tasks.iter().all(|task| task.2.migrations == 0));
-    // Each pCPU has a light one bound to it; the heavy one goes where that is in debt. By weight it
-    // would have one pCPU for itself, but while both others have credit it waits for its turn.
+    // Each pCPU has a light vCPU bound to it; the heavy one goes where that is in debt. By weight
+    // it would have one pCPU to itself, but while both others have credit it waits for its turn.
     let jobs = vec![
         Job::hog().on("0").weight(100),
         Job::hog().on("1").weight(100),
@@ -338,9 +340,9 @@ proptest! {
         ratelimit in prop::sample::select(vec![0, MS]),
         boost: bool,
     ) {
-        // Nobody tells an idle pCPU about a vCPU that goes back on a queue at the end of its slice.
-        // A busy pCPU's tick sends the current one away, but if that was not active before, not the
-        // first that finds it: each of up to 23 in a queue may have a slice first.
+        // No idle pCPU is told about a vCPU that goes back on a queue at the end of its slice. A
+        // busy pCPU's tick sends the current vCPU away, but not the first tick that finds it if it
+        // was not active before: each of up to 23 in a queue may have a slice first.
         let patience = if scene.is_free() { 24 * slice } else { Nanos::MAX };
         let params = CreditParams { slice, ratelimit, boost, ..CreditParams::default() };
         shared::is_served(scene, patience, |host| Credit::new(params, 1, host))?;

@@ -25,7 +25,8 @@ const NEUTRAL: Claim = Claim {
     allotment: PERIOD,
 };
 
-/// The dispatcher with claims of its vCPUs, told before they begin, and what their VMs have.
+/// The dispatcher with claims of its vCPUs, told before they begin, and the parts of their
+/// entitlement that their VMs have.
 struct Claiming(Dispatcher, Vec<Claim>, Vec<u32>);
 
 fn asymmetric(vm: VmId, has: u32) -> VmPlan {
@@ -67,7 +68,7 @@ fn second(jobs: Vec<Job>, claims: Vec<Claim>) -> Outcome {
     second_of(Jobs::new(jobs, 1), claims, &[])
 }
 
-/// The same where VMs have so much of what they are entitled to.
+/// The same where VMs have these parts of what they are entitled to.
 fn second_of(jobs: Jobs, claims: Vec<Claim>, has: &[u32]) -> Outcome {
     let params = host("1n1l1c1t", 1000);
     let sched = Claiming(
@@ -98,7 +99,7 @@ fn run_time_follows_shares() {
     );
 }
 
-/// A loan makes all shares of a VM larger and all of another's smaller: alike, so that they divide a
+/// A loan makes all shares of one VM larger and all of another's smaller by the same factor, so that they divide a
 /// weight of the VM's own as before.
 #[test]
 fn what_a_vm_has_counts_against_vms_with_weights() {
@@ -117,7 +118,7 @@ fn what_a_vm_has_counts_against_vms_with_weights() {
     }
 }
 
-/// Computes 2 ms and sleeps 18, beside hogs.
+/// A vCPU that computes for 2 ms and sleeps for 18, with hogs.
 fn wakes_beside_hogs(latency: Nanos, allotment: Nanos) -> Outcome {
     let wakes = Job::new(Does::Cycles {
         work: 2 * MS,
@@ -148,7 +149,7 @@ fn a_vcpu_with_allotment_left_runs_within_its_latency() {
     assert!(without.max() > 8 * MS, "{}", without.max());
 }
 
-/// A vCPU that never pauses has what is allotted to it, though that is more than its share by fair
+/// A vCPU that never pauses has what is allotted to it, even if that is more than its share by fair
 /// order, and the others have the rest.
 #[test]
 fn a_vcpu_that_computes_has_its_allotment() {
@@ -173,7 +174,7 @@ fn a_vcpu_that_computes_has_its_allotment() {
     }
 }
 
-/// What wakes and is owed much does not wait for the allotment of another to be used up.
+/// A vCPU that wakes and is owed much does not wait until the allotment of another is used up.
 #[test]
 fn a_vcpu_that_computes_keeps_out_nobody_who_wakes() {
     let wakes = Job::new(Does::Cycles {
@@ -190,7 +191,7 @@ fn a_vcpu_that_computes_keeps_out_nobody_who_wakes() {
     assert!(waits.max() <= 4 * MS, "{}", waits.max());
 }
 
-/// If no vCPU is to go before others, all wait their turns: the neutral latency is no promise.
+/// If no vCPU is to go before others, all wait for their turns: the neutral latency is no promise.
 #[test]
 fn with_the_neutral_latency_a_vcpu_waits_its_turn() {
     for latency in [NEUTRAL.latency, 2 * NEUTRAL.latency] {
@@ -239,8 +240,8 @@ fn where_all_compute_jupiter_does_as_balance() {
     }
 }
 
-/// The only busy vCPU of a VM that is entitled to two pCPUs, beside a VM of hogs: it has nearly a pCPU
-/// once Jupiter has found out, and the hog there still has some of it.
+/// The only busy vCPU of a VM that is entitled to two pCPUs, and a VM of hogs: the vCPU has nearly a pCPU once Jupiter
+/// has found out, and the hog there still has some of it.
 #[test]
 fn a_lone_busy_vcpu_has_its_part_and_starves_nobody() {
     let idles = |n| Pattern {
@@ -311,7 +312,7 @@ fn claims_are_void_when_the_mode_is_left() {
 }
 
 /// Two vCPUs on two cores of two hardware threads, and a task of the host that may run on the first
-/// of these only: a task that it pushes beside its sibling leaves when a core idles.
+/// of these only: a vCPU that this task pushes onto its sibling's core leaves when a core idles.
 #[test]
 fn a_vcpu_that_shares_a_core_leaves_when_another_one_idles() {
     let params = host("1n1l2c2t", 1000);
@@ -351,14 +352,15 @@ prop_compose! {
 }
 
 proptest! {
-    // The bound was measured: the same hosts each time, so that what fails is a change and not another host.
+    // The bound was measured: the hosts are the same each time, so that a failure is due to a change and not to another
+    // host.
     #![proptest_config(ProptestConfig {
         rng_seed: RngSeed::Fixed(1),
         ..ProptestConfig::with_cases(20)
     })]
 
-    /// No VM lacks much more of its share, as far as its vCPUs wanted it, than under balance, over three seconds; VMs
-    /// have a vCPU for each pCPU. (Balance cannot give its share to a VM that wants few pCPUs, either: a VM of two that
+    /// Over three seconds no VM lacks much more of its share, as far as its vCPUs wanted it, than under balance; VMs
+    /// have a vCPU for each pCPU. (Balance cannot give a VM that wants few pCPUs its share, either: a VM of two that
     /// sleep now and then lacked a seventh of its share under balance and a quarter under Jupiter.)
     #[test]
     fn no_vm_falls_below_its_share_but_for_its_own_slack(
@@ -379,7 +381,7 @@ proptest! {
         let balance = under("balance", pcpus, tasks, vms, seed);
         let share = u64::from(pcpus) * jupiter.measured / vms as u64;
         for vm in 0..vms {
-            // What it did not want it does not lack: no more than the time in which vCPUs of its were ready.
+            // It does not lack what it did not want: it lacks at most the time in which its vCPUs were ready.
             let lacks = |outcome| {
                 let due = share.saturating_sub(run_of(outcome, vm, |t| t.run));
                 due.min(run_of(outcome, vm, |t| t.ready))

@@ -16,11 +16,11 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The dispatcher on cores of two hardware threads, where the first so many tasks are I/O-bound, task n
-/// on core n; looks whether what must always hold does.
+/// The dispatcher on cores of two hardware threads, where the first few tasks are I/O-bound, task n on core n; checks
+/// what must always hold.
 pub(super) struct Cores {
     pub(super) dispatcher: Dispatcher,
-    /// Is the plan made here? Else a policy makes it.
+    /// Is the plan made here, rather than by a policy?
     pub(super) by_hand: bool,
     io: usize,
     hold: Nanos,
@@ -28,13 +28,13 @@ pub(super) struct Cores {
     both: bool,
     /// Do holds end for any task that is queued?
     pub(super) gives_way: bool,
-    /// Since when plans ask for cores, [`Nanos::MAX`]: they do not. Holds from before end as they would have.
+    /// Since when plans ask for cores; [`Nanos::MAX`]: they do not. Earlier holds end as they would have.
     pub(super) since: Nanos,
     /// What the first tasks ask of their cores.
     demands: Vec<Demand>,
-    /// The cookies of VMs, those of others are 0; none: they do not matter.
+    /// The cookies of the first VMs, those of others being 0; empty: cookies do not matter.
     cookies: Vec<u32>,
-    /// Have vCPUs homes?
+    /// Do vCPUs have homes?
     homes: bool,
     /// Per pCPU: since when it idles, not held, while a task waits.
     wasted: Vec<Option<Nanos>>,
@@ -123,7 +123,8 @@ impl Cores {
         self.dispatcher.native.cpu(cpu.0).held != 0
     }
 
-    /// Is it held as plans ask now? A hold that another pCPU has cut has ended, though the pCPU has yet to notice.
+    /// Is it held as plans now ask? A hold that another pCPU has cut short has ended, although the pCPU has yet to
+    /// notice.
     fn held_now(&self, cpu: PcpuId) -> bool {
         let since = self.dispatcher.native.cpu(cpu.0).held_since;
         self.held(cpu) && since != 0 && since >= self.since
@@ -131,9 +132,9 @@ impl Cores {
 
     /// Both hardware threads of a core are never held while a task waits there, none is held while
     /// a task waits for it if holds give way, and none for longer than the timeout. No other pCPU
-    /// idles while a task waits for longer than it takes to be called, except that a pCPU that has
-    /// not been asked since the dispatcher was loaded may idle for a slice once. `picked`: the task
-    /// that is about to get a pCPU; the host does not know yet.
+    /// idles while a task waits, for longer than it takes to call the pCPU; except that a pCPU that
+    /// has not been asked since the dispatcher was loaded may idle for a slice once. `picked`: the
+    /// task that is about to get a pCPU; the host does not know yet.
     pub(super) fn check(&mut self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
         if !self.cookies.is_empty() {
             // A waiting task may have to wait, although a hardware thread idles.
@@ -229,7 +230,7 @@ impl HostScheduler for Cores {
     }
 }
 
-/// A vCPU of a VM of its own that computes and waits, always as long.
+/// A vCPU in a VM of its own that computes and waits, always for the same times.
 fn io(vm: u32, work: Nanos, sleep: Nanos) -> Job {
     let does = Does::Cycles {
         work,
@@ -243,7 +244,8 @@ fn hog(vm: u32) -> Job {
     Job::hog().vcpu(vm, 0)
 }
 
-/// What came out on one core: I/O that returns within the timeout or not, beside two that compute.
+/// The outcome on one core: I/O that returns within the timeout or not, with two vCPUs that
+/// compute.
 fn beside_hogs(sleep: Nanos, hold: Nanos) -> (Vec<f64>, Vec<(Nanos, PcpuId, TaskId)>, u64) {
     let jobs = vec![io(0, 100 * US, sleep), hog(1), hog(2)];
     let params = host("1n1l1c2t", 250);
@@ -259,7 +261,7 @@ fn a_hardware_thread_is_kept_for_a_vcpu_that_comes_back_in_time() {
     // It computes for a tenth of the time, and its hardware thread is held for the rest.
     assert!((shares[0] - 0.1).abs() < 0.01, "{shares:?}");
     assert!((held as f64 / SEC as f64 - 0.9).abs() < 0.02, "{held}");
-    // No other task has been there since it first was; the others share the SMT sibling.
+    // No other task has been there since it first came; the others share the SMT sibling.
     let first = runs
         .iter()
         .position(|&(_, _, task)| task == TaskId(0))
@@ -272,7 +274,8 @@ fn a_hardware_thread_is_kept_for_a_vcpu_that_comes_back_in_time() {
 #[test]
 fn after_the_timeout_it_is_lent_and_taken_back_at_once() {
     let (shares, runs, held) = beside_hogs(9_900 * US, 2 * MS);
-    // Of each 10 ms it computes 0.1 and is waited for 2; for 7.9 ms the other has its place.
+    // Of each 10 ms it computes for 0.1 and its thread is held for 2; for 7.9 ms the other has its
+    // place.
     assert!((held as f64 / SEC as f64 - 0.2).abs() < 0.01, "{held}");
     assert!((shares[1] + shares[2] - 1.79).abs() < 0.03, "{shares:?}");
     // It starts every 10 ms to the microsecond, whatever task is there: nothing costs time here.
@@ -313,12 +316,13 @@ fn a_vcpu_that_computes_gets_a_core_to_itself_if_there_is_nothing_else() {
 
 #[test]
 fn retention_is_charged_as_time_on_the_pcpu() {
-    // Two on the I/O-bound hardware thread: one that computes and one that is held for, by turns.
+    // Two on the I/O-bound hardware thread, in turn: one that computes and one for which it is
+    // held.
     let jobs = vec![io(0, 100 * US, 900 * US), hog(1)];
     let params = host("1n1l1c2t", 250);
     let mut cores = Cores::new("1n1l1c2t", 2, 3 * MS);
     cores.io = 2;
-    // The other hardware thread is taken, by one that may not leave it.
+    // The other hardware thread is taken by a vCPU that may not leave it.
     let mut jobs = jobs;
     jobs.push(hog(2).on("0"));
     let (outcome, _) = run(&params, cores, Jobs::new(jobs, 1), 0, SEC);
@@ -332,11 +336,11 @@ fn retention_is_charged_as_time_on_the_pcpu() {
 
 #[test]
 fn a_hold_ends_for_a_vcpu_that_waits_if_it_gives_way() {
-    // Two on the I/O-bound hardware thread, one held for all the time, and the other thread is taken.
+    // Two vCPUs on the I/O-bound hardware thread, one held for all the time, and the other thread is taken.
     let waits = |gives_way| {
         let mut cores = Cores::new("1n1l1c2t", 2, 5 * MS);
         cores.gives_way = gives_way;
-        // The second is owed less: it wants more than its half.
+        // The second vCPU is owed less: it wants more than its half.
         let io = [io(0, 100 * US, 2 * MS), io(1, 3 * MS, MS)];
         let jobs = io.into_iter().chain([hog(2).on("0")]).collect();
         let params = host("1n1l1c2t", 250);
@@ -345,12 +349,12 @@ fn a_hold_ends_for_a_vcpu_that_waits_if_it_gives_way() {
         (wait(1), outcome.vms[0].held)
     };
     let ((kept_out, _), (let_in, held)) = (waits(false), waits(true));
-    // Never longer than the other computes.
+    // Never for longer than the other computes.
     assert!(let_in <= 101 * US && kept_out > MS, "{let_in} {kept_out}");
     assert!(held > 100 * MS, "{held}");
 }
 
-/// What was counted of the I/O-bound hardware thread of one core within a second.
+/// What was counted for the I/O-bound hardware thread of one core within a second.
 fn counted(cores: Cores, jobs: Vec<Job>) -> HoldCounters {
     let counted = Rc::clone(&cores.counted);
     run(&host("1n1l1c2t", 250), cores, Jobs::new(jobs, 1), 0, SEC);
@@ -374,7 +378,7 @@ fn holds_are_counted_by_how_they_end() {
     assert!((98..=100).contains(&too_late.begun), "{too_late:?}");
     assert_eq!((too_late.woke, too_late.gave_way), (0, 0));
     assert_eq!(too_late.length, too_late.expired * 2 * MS);
-    // One that gives way to another one, which computes for long, now and then.
+    // A hold that gives way to another vCPU, which now and then computes for long.
     let mut cores = Cores::new("1n1l1c2t", 2, 5 * MS);
     cores.gives_way = true;
     let io = [io(0, 100 * US, 2 * MS), io(1, 3 * MS, MS)];
@@ -386,8 +390,8 @@ fn holds_are_counted_by_how_they_end() {
     );
 }
 
-/// For which part of the time two of different kinds share the core, as `runs` tells which tasks
-/// took its hardware threads: of four tasks the first two are of one kind.
+/// For which part of the time two tasks of different kinds share the core, according to `runs`: of
+/// four tasks the first two are of one kind.
 fn opposites(runs: &[(Nanos, PcpuId, TaskId)]) -> f64 {
     let mut there = [None; 2];
     let (mut since, mut opposite) = (0, 0);
@@ -403,8 +407,8 @@ fn opposites(runs: &[(Nanos, PcpuId, TaskId)]) -> f64 {
 
 #[test]
 fn a_vcpu_that_gets_along_goes_first_but_none_waits_for_ever_for_it() {
-    // Two that are at work all the time and two that miss, all CPU-bound on one core: the other hardware thread
-    // borrows.
+    // Two that always execute and two that miss the caches, all CPU-bound on one core: the other hardware thread is
+    // lent.
     let demand = |alone, wait, miss| Demand { alone, wait, miss };
     let done = |demands: [Demand; 2]| {
         let mut cores = Cores::new("1n1l1c2t", 0, 0);
@@ -426,8 +430,8 @@ fn a_vcpu_that_gets_along_goes_first_but_none_waits_for_ever_for_it() {
 
 #[test]
 fn whatever_a_hold_gave_way_to_the_vcpu_pays_for_no_more_than_it_had() {
-    // Three on the I/O-bound hardware thread, each halted for longer than the others compute: one hold after the
-    // other begins and gives way before whose it was is back.
+    // Three on the I/O-bound hardware thread, each halted for longer than the others compute: one hold after the other
+    // begins and gives way before its vCPU is back.
     let mut cores = Cores::new("1n1l1c2t", 3, 5 * MS);
     cores.gives_way = true;
     let counted = Rc::clone(&cores.counted);
@@ -438,7 +442,7 @@ fn whatever_a_hold_gave_way_to_the_vcpu_pays_for_no_more_than_it_had() {
     let charged: Nanos = outcome.vms.iter().map(|vm| vm.held).sum();
     let holds = counted.get();
     assert!(holds.gave_way > 200, "{holds:?}");
-    // Some are still halted: of those it is not known how much it will be.
+    // Some are still halted: for those it is not known how long it will be.
     assert!(
         charged.abs_diff(holds.length) <= 15 * MS,
         "{charged} {holds:?}"
@@ -503,8 +507,7 @@ fn nobody_starves(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever they do, with homes or without: never two cookies on a core at the same time, at any event, and
-    /// nobody starves.
+    /// Whatever they do, with homes or without: at no event are there two cookies on a core, and no task starves.
     #[test]
     fn no_core_is_shared_across_cookies(
         jobs in prop::collection::vec(any_job(), 1..14),
@@ -521,7 +524,7 @@ proptest! {
         nobody_starves(sched, &jobs, cores, seed)?;
     }
 
-    /// Whatever they do: see [`Cores::check`]; and nobody starves.
+    /// Whatever they do: see [`Cores::check`]; and no task starves.
     #[test]
     fn holds_end_and_nobody_idles_beside_work(
         jobs in prop::collection::vec(any_job(), 1..14),

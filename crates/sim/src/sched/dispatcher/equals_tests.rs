@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! vSMT-IO and the dispatcher together: VMs that weigh the same and only compute have the same.
+//! vSMT-IO and the dispatcher together: VMs that weigh the same and only compute get the same.
 
 use super::Dispatcher;
 use crate::Simulation;
@@ -43,7 +43,7 @@ fn vcpus_that_compute_have_equal_shares_whatever_their_number() {
     }
 }
 
-/// One that waits has its class by merit, and what is left of the class is shared by turns.
+/// A vCPU that waits is in its class by merit, and what is left of the class is shared in turns.
 #[test]
 fn nor_does_one_beside_io_have_more_than_others() {
     let io = Does::Cycles {
@@ -56,7 +56,8 @@ fn nor_does_one_beside_io_have_more_than_others() {
     let told = shares("1n1l1c2t", jobs, 1);
     assert!((8..=11).contains(&told[0]), "{told:?}");
     alike(&told[1..], 46, 4);
-    // What it has in a period does not make an equal of one that waits for a part of it.
+    // A vCPU that waits for part of a period is not treated as an equal because of what it has in
+    // that period.
     let waits = Does::Cycles {
         work: 5 * MS,
         sleep: 500 * US,

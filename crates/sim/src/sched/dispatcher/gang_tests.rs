@@ -91,7 +91,7 @@ const STRICT: Gang = Gang::Strict(Slots {
     fill: false,
 });
 
-/// VMs of so many vCPUs that compute from `begin` on.
+/// VMs of these numbers of vCPUs, which compute from `begin` on.
 fn hogs(sizes: &[u32], begin: Nanos) -> Vec<Job> {
     let vms = sizes.iter().zip(0..);
     vms.flat_map(|(&size, vm)| (0..size).map(move |n| from(begin, vm, n)))
@@ -152,7 +152,7 @@ fn algorithm_1_takes_the_first_slot_with_enough_pcpus() {
     for vcpu in 3..5 {
         assert_eq!(of_task(&runs, vcpu), [10 * MS, 30 * MS, 50 * MS]);
     }
-    // The single vCPU fits beside either.
+    // The single vCPU fits into a slot with either of the others.
     assert_eq!(outcome.tasks[5].2.run, 59 * MS);
     assert_eq!(outcome.idle_share, 29.0 / 236.0);
 }

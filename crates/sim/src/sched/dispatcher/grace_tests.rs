@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who goes on with its turn is not interrupted at once by what it wakes itself (dispatcher/grace.h).
+//! A task that goes on with its turn is not interrupted at once by what it wakes itself (dispatcher/grace.h).
 
 use super::Dispatcher;
 use crate::testing::{Does, Job, Jobs, host, run};
@@ -17,12 +17,12 @@ fn sender() -> Job {
     })
 }
 
-/// Does so little for a message that it is always owed more than who sent it.
+/// Does so little for a message that it is always owed more than the sender.
 fn receiver() -> Job {
     Job::new(Does::Once { work: 2 * US })
 }
 
-/// How often any task began to run.
+/// How often `task` began to run.
 fn starts(runs: &[(Nanos, PcpuId, TaskId)], task: u32) -> usize {
     runs.iter().filter(|run| run.2 == TaskId(task)).count()
 }
@@ -33,19 +33,21 @@ fn a_sender_is_interrupted_once_in_a_while_and_not_for_each_message() {
     let jobs = Jobs::new(vec![sender().vcpu(0, 0), receiver().vcpu(1, 0)], 1);
     let sched = Dispatcher::new(DispatcherParams::default(), &host);
     let (outcome, runs) = run(&host, sched, jobs, 0, SEC);
-    // At most once in a grace, and once in a turn before there is any; at least once in a grace and the message after it.
+    // At most once per grace, plus once in a turn before the first grace; at least once per grace and the message after
+    // it.
     let received = starts(&runs, 1);
     let (least, most) = (SEC / (GRACE + 40 * US), SEC / GRACE + SEC / (3 * MS));
     assert!(
         (least..=most).contains(&(received as Nanos)),
         "{received} times, {least} to {most}"
     );
-    // It waits for no longer than that, but for the first turns, before it is owed more.
+    // It waits for no longer than that, except in the first turns, before it is owed more.
     let late = outcome.vms[1].ready_waits.quantile(0.999);
     assert!(late <= GRACE + 10 * US, "{late} ns");
 }
 
-/// The sender's pCPU is not the receiver's: who sends there has no part in what it interrupts.
+/// The sender's pCPU is not the receiver's: the grace does not apply to the task that is
+/// interrupted there.
 #[test]
 fn who_is_woken_from_another_pcpu_does_not_wait() {
     let host = host("1n1l2c1t", 1000);
@@ -62,7 +64,7 @@ fn who_is_woken_from_another_pcpu_does_not_wait() {
     assert!(late < 10 * US, "{late} ns");
 }
 
-/// Whatever a device's interrupt interrupts, it has no part in that.
+/// A task that a device's interrupt interrupts has not caused that: no grace applies.
 #[test]
 fn who_is_woken_by_a_device_does_not_wait() {
     let host = host("1n1l1c1t", 1000);
@@ -83,7 +85,7 @@ fn who_is_woken_by_a_device_does_not_wait() {
     assert!(late < 10 * US, "{late} ns");
 }
 
-/// A timer of the turn's own, or of another task's, may fire before the grace is over: it is asked for anew.
+/// A timer of the turn itself, or of another task, may fire before the grace is over: the preemption is asked for anew.
 #[test]
 fn nobody_waits_for_longer_than_the_grace_whatever_else_fires() {
     let host = host("1n1l1c1t", 250);
@@ -98,7 +100,7 @@ fn nobody_waits_for_longer_than_the_grace_whatever_else_fires() {
     }
     let sched = Dispatcher::new(DispatcherParams::default(), &host);
     let (outcome, _) = run(&host, sched, Jobs::new(jobs, 1), 0, 4 * SEC);
-    // Others that are owed more, too, run before it.
+    // Others that are also owed more run before it.
     let late = outcome.vms[1].ready_waits.quantile(0.99);
     assert!(late <= 3 * GRACE, "{late} ns");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The resource contract: what cgroups' weights, idleness and quotas come to on a modelled host.
+//! The resource contract: what cgroups' weights, idleness and quotas lead to on a modelled host.
 
 use super::Dispatcher;
 use super::tests::{params, run_gangs};
@@ -16,7 +16,7 @@ use corun_policies::{Policy, Settings, find};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
-/// What is said of a cgroup unless it is said otherwise.
+/// A cgroup's settings unless a test sets others.
 const PLAIN: Cgroup = Cgroup {
     weight: 100,
     idle: false,
@@ -96,8 +96,8 @@ fn weights_of_1_2_and_10() {
     assert_near(&shares(&outcome, 2), &wanted, 0.05);
 }
 
-/// Two VMs in a slice of weight 300 beside one of 100: 3/4 of the host, which they share 1 : 2, and that
-/// VM the rest, however many vCPUs each has.
+/// Two VMs in a slice of weight 300 next to a VM of weight 100: they get 3/4 of the host, which they share 1 : 2, and
+/// that VM the rest, however many vCPUs each has.
 #[test]
 fn weights_are_products_along_the_path() {
     let groups = vec![
@@ -106,13 +106,13 @@ fn weights_are_products_along_the_path() {
         weighs(200, Some(0)),
         weighs(100, None),
     ];
-    // On one pCPU: on several, which vCPUs are beside each other counts, too.
+    // On one pCPU: on several, it would also matter which vCPUs share one.
     let outcome = run(1, hogs(3, 2), groups, &[1, 2, 3], 20 * SEC);
     assert_near(&shares(&outcome, 1), &[0.25, 0.5, 0.25], 0.05);
 }
 
-/// A turn of a vCPU that shares a slice's weight with seven others costs eight times what a turn alone costs, and one in
-/// an idle cgroup some three hundred times: that is not forgiven because the vCPU halts for a moment.
+/// A turn of a vCPU that shares a slice's weight with seven others costs eight times what a turn alone costs, and one
+/// in an idle cgroup some three hundred times: that debt is not forgiven because the vCPU halts for a moment.
 #[test]
 fn who_halts_for_a_moment_owes_what_it_has_run() {
     let mut groups = vec![PLAIN];
@@ -136,8 +136,8 @@ fn who_halts_for_a_moment_owes_what_it_has_run() {
     assert!(seen[0] < 0.02, "{seen:?}");
 }
 
-/// A vCPU that wakes a sibling and waits for its answer: two want to run for a moment only, and that is when its turn ends.
-/// It costs no more than if the VM had this one alone.
+/// A vCPU that wakes a sibling and waits for its answer: both want to run only for a moment, which is when its turn
+/// ends. The turn costs no more than if the VM had only this vCPU.
 #[test]
 fn a_turn_costs_what_wanted_to_run_meanwhile() {
     let asks = |work, to, first| Job::new(Does::Asks { work, to, first });
@@ -159,8 +159,8 @@ fn a_turn_costs_what_wanted_to_run_meanwhile() {
     assert!((0.47..0.53).contains(&got), "{got}");
 }
 
-/// Virtual time in a slice goes faster while more of it is awake. That makes nobody wait who runs for a moment now and
-/// then: the clock of a pCPU goes on as fast as what runs there is charged.
+/// Virtual time in a slice goes faster while more of its tasks are awake. That does not delay a task that runs for a
+/// moment now and then: the clock of a pCPU goes on as fast as what runs there is charged.
 #[test]
 fn a_slice_around_all_vms_delays_nobody() {
     let mut tasks = hogs(2, 4);
@@ -177,7 +177,7 @@ fn a_slice_around_all_vms_delays_nobody() {
     );
 }
 
-/// VMs of as many vCPUs as pCPUs have what they weigh, wherever their vCPUs came to be.
+/// VMs with as many vCPUs as there are pCPUs have shares by weight, wherever their vCPUs ended up.
 #[test]
 fn weights_hold_on_pcpus_that_cannot_be_loaded_alike() {
     for pcpus in [4, 8] {
@@ -188,8 +188,8 @@ fn weights_hold_on_pcpus_that_cannot_be_loaded_alike() {
     }
 }
 
-/// Virtual time goes slowly where few vCPUs have a large host, and in cgroups that weigh much: by a ten-thousandth of time
-/// here. What VMs weigh and what pCPUs even out is as on a small one.
+/// Virtual time goes slowly where few vCPUs have a large host, and in cgroups that weigh much: by a ten-thousandth of
+/// time here. VMs' shares and balancing between pCPUs are as on a small host.
 #[test]
 fn weights_hold_on_large_hosts() {
     let shares = |vcpus: &[(u32, &'static str)], groups: Vec<Cgroup>, length| {
@@ -248,7 +248,7 @@ fn an_idle_group_has_what_others_leave() {
         ..PLAIN
     };
     let beside_a_hog = run(2, hogs(2, 2), vec![idle, PLAIN], &[0, 1], 10 * SEC);
-    // 3 to 1024, and a turn a second for a task that would starve.
+    // 3 to 1024, plus one turn a second for a task that would otherwise starve.
     assert!(
         shares(&beside_a_hog, 2)[0] < 0.012,
         "{:?}",
@@ -261,7 +261,7 @@ fn an_idle_group_has_what_others_leave() {
     let beside_a_light_load = run(2, tasks, vec![idle, PLAIN], &[0, 1], 10 * SEC);
     let seen = shares(&beside_a_light_load, 2);
     assert!(seen[0] > 0.7 && seen[0] + seen[1] > 0.98, "{seen:?}");
-    // Hardly ever does the other one wait for it.
+    // The other VM hardly ever waits for it.
     let waited: Nanos = beside_a_light_load.vms[1]
         .vcpus
         .iter()
@@ -286,7 +286,7 @@ fn a_quota_is_what_a_vm_gets() {
     }
 }
 
-/// Each of three hogs has its own 20 ms of each 100, whoever else is in the VM; a quota around them holds, too.
+/// Each of three hogs has its own 20 ms of each 100, whatever else is in the VM; a quota around them holds, too.
 #[test]
 fn each_vcpu_has_its_own_quota() {
     let own = quota(20 * MS, 100 * MS).quota;
@@ -311,8 +311,8 @@ fn each_vcpu_has_its_own_quota() {
     }
 }
 
-/// On a saturated host, those without take what is left; one with a quota above its part does not
-/// feel it.
+/// On a saturated host, VMs without a quota take what is left; a VM with a quota above its part is
+/// not affected by it.
 #[test]
 fn quotas_on_half_of_the_vms() {
     let mut groups = vec![quota(20 * MS, 100 * MS); 2];
@@ -322,7 +322,7 @@ fn quotas_on_half_of_the_vms() {
     assert_near(&shares(&outcome, 2), &[0.1, 0.1, rest, rest, rest], 0.06);
 }
 
-/// Within a quota that is used up in each period, members share by weight all the same: who is throttled keeps its place
+/// Within a quota that is used up in each period, members still share by weight: a throttled member keeps its place
 /// among the others, whether or not the host has anything else to run meanwhile.
 #[test]
 fn weights_count_within_a_quota() {
@@ -339,16 +339,17 @@ fn weights_count_within_a_quota() {
             let outcome = run(8, hogs(vms, 8), groups, &of_vms[..vms as usize], 10 * SEC);
             let seen = shares(&outcome, 8);
             assert_near(&[seen[0] + seen[1]], &[0.25], 0.03);
-            // A fiftieth of it is owed to the light one, which has the least turn that there is in each period, too. Where
-            // pCPUs idle, some of its vCPUs come before all of the other's.
+            // The light VM is owed a fiftieth, but has at least the shortest possible turn in each period. Where pCPUs
+            // idle, some of its vCPUs come before all of the other VM's.
             let most = [0.045, 0.02][bystanders as usize];
             assert!(seen[1] < most, "{time} in {period}: {seen:?}");
         }
     }
 }
 
-/// Of VMs that share a quota, one is beside a VM without, and the others have their pCPUs to themselves: what is left of the
-/// quota when a period begins is not all theirs, though the first has to get its pCPU before it can take any.
+/// Of VMs that share a quota, one shares its pCPUs with a VM without a quota, and the others have theirs to themselves:
+/// when a period begins these do not take the whole quota, although the first has to get its pCPU before it can take
+/// any.
 #[test]
 fn a_quota_is_also_for_who_has_a_neighbour() {
     let on = |vcpu, allowed: &str| Pattern {
@@ -369,12 +370,12 @@ fn a_quota_is_also_for_who_has_a_neighbour() {
         let seen = shares(&outcome, 4);
         let whole = time as f64 / period as f64 / 4.0;
         assert_near(&[seen[0] + seen[1]], &[whole], 0.03);
-        // One of four pCPUs. Under the kernel's scheduler it has a fourth of the quota (less, where that is much).
+        // One of four pCPUs. Under the kernel's scheduler it has a quarter of the quota (less if the quota is large).
         assert!(seen[0] > 0.1 * whole, "{time} in {period}: {seen:?}");
     }
 }
 
-/// The same where a pCPU idles that none of them is let onto: their pool or their homes do not have it.
+/// The same where a pCPU idles that none of them may use, because it is not in their pool or among their homes.
 #[test]
 fn an_idle_pcpu_is_no_help_to_who_may_not_go_there() {
     for placement in [Placement::Pool, Placement::Fixed] {
@@ -467,7 +468,7 @@ fn a_burst_is_saved_up() {
     );
 }
 
-/// A quota so small that what a turn takes at least is owed for long: it runs now and then all the same.
+/// A quota so small that the shortest turn is owed for a long time: the VM still runs now and then.
 #[test]
 fn nobody_is_forgotten_for_its_quota() {
     let outcome = run(
@@ -491,7 +492,7 @@ fn nobody_is_forgotten_for_its_quota() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever the load: no task gets more than its quota and what its turns at least take.
+    /// Whatever the load: no task gets more than its quota plus the shortest length of its turns.
     #[test]
     fn quotas_hold(
         times in prop::collection::vec(5u64..150, 3),
@@ -510,7 +511,7 @@ proptest! {
         let outcome = run(pcpus, tasks, groups, &[0, 1, 2], 4 * SEC);
         for (vm, &time) in outcome.vms.iter().zip(&times) {
             let ran: Nanos = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
-            // A period more at each end, and what is owed after the last.
+            // One period more at each end, and what is owed after the last.
             let most = (4_000 / period + 2) * time * MS + u64::from(vcpus) * 5 * MS;
             prop_assert!(ran <= most, "{} of {}", ran, most);
         }
@@ -538,13 +539,13 @@ fn under(policy: &str, topology: &str, all: Vec<Cgroup>, of_vms: &[usize]) -> Ve
     parts.map(|part| part * f64::from(pcpus)).collect()
 }
 
-/// On two caches of four pCPUs: a VM that can use half a pCPU does not keep the other one from half of the host.
+/// On two caches of four pCPUs: a VM that can use half a pCPU does not keep the other VM from half of the host.
 #[test]
 fn aql_leaves_no_pcpus_to_those_whose_quotas_are_used_up() {
     let half = quota(50 * MS, 100 * MS);
     let have = under("aql", "1n2l4c1t", vec![half, PLAIN], &[0, 1]);
     assert_near(&have, &[0.5, 7.5], 0.02);
-    // In a slice with another one, and nested.
+    // In a slice with another VM, and nested.
     let mut groups = vec![quota(300 * MS, 100 * MS), quota(100 * MS, 100 * MS)];
     groups[1].within = Some(0);
     groups.extend([weighs(100, Some(1)), weighs(100, Some(0)), PLAIN]);
@@ -552,8 +553,8 @@ fn aql_leaves_no_pcpus_to_those_whose_quotas_are_used_up() {
     assert_near(&have, &[1.0, 2.0, 5.0], 0.05);
 }
 
-/// Two VMs in a slice of one pCPU are no further from their weights than in fair order. They were, when both seemed to lack
-/// what they would have been owed without the quota: the heavy one had 0.67.
+/// Two VMs in a slice limited to one pCPU are no further from their weights than in fair order. They used to be, when
+/// both seemed to lack what they would have been owed without the quota: the heavy one had 0.67.
 #[test]
 fn jupiter_hurries_nobody_for_what_a_quota_keeps() {
     let mut groups = vec![quota(100 * MS, 100 * MS)];
@@ -564,7 +565,7 @@ fn jupiter_hurries_nobody_for_what_a_quota_keeps() {
     assert!(jupiter[0] > 0.97 * fair[0], "{jupiter:?} {fair:?}");
 }
 
-/// Quotas are those of VMs' cgroups and the ones around these; time that they cost is no time spent ready.
+/// Quotas are those of VMs' cgroups and the ones around them; throttled time is not time spent ready.
 #[test]
 fn policies_see_quotas_and_not_what_they_cost() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -593,7 +594,7 @@ fn policies_see_quotas_and_not_what_they_cost() {
     assert_eq!(last.vms[1].vcpus[0].run, 100 * MS);
 }
 
-/// Keeps what it is shown.
+/// A policy that keeps what it is shown.
 struct Looks(Arc<Mutex<Vec<Snapshot>>>);
 
 impl Policy for Looks {
@@ -606,7 +607,7 @@ impl Policy for Looks {
     }
 }
 
-/// A VM whose quota was used up is a gang like any other as soon as there is something left of it.
+/// A VM whose quota was used up is a gang like any other as soon as it has runtime again.
 #[test]
 fn a_quota_is_what_a_gang_gets_in_time_slots() {
     for (vms, fill) in [(1, false), (2, false), (2, true)] {

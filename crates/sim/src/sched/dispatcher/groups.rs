@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! cgroups as the dispatcher's table has them; in the kernel, dispatcher/platform/cgroup.h reads it there.
+//! cgroups as the dispatcher's table holds them; in the kernel, dispatcher/platform/cgroup.h reads that table.
 
 use crate::load::{Cgroup, Cgroups, Quota};
 use corun_dispatcher::{GROUP_IDLE, GROUP_NEUTRAL, GroupConf, MAX_GROUPS};
@@ -14,8 +14,9 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The cgroups that are `said`. A VM in none of them whose weight is known has one of its own in the root: on a host
-    /// a VM's weight is a cgroup's, and virtual time there is not what it is without (dispatcher/group.h).
+    /// The cgroups that are `said`. A VM that is in none of them but has a known weight gets one of its own in the
+    /// root: on a host a VM's weight is a cgroup's, and virtual time in a cgroup differs from that without one
+    /// (dispatcher/group.h).
     pub fn of(said: &Cgroups, weights: &[Option<u32>]) -> Self {
         let mut table: Vec<GroupConf> = Vec::new();
         for group in said.all.iter().take(MAX_GROUPS) {
@@ -39,13 +40,13 @@ impl Groups {
         }
     }
 
-    /// What tasks of this VM name its cgroup by; 0: none.
+    /// The number by which tasks of this VM name its cgroup; 0: none.
     pub fn of_vm(&self, vm: Option<VmId>) -> u32 {
         self.place_of(vm).map_or(0, number)
     }
 
-    /// What a vCPU of this VM that weighs so much names the cgroup by that it has to itself, which is added to the table;
-    /// `None`: it has none, or there is no room for it.
+    /// Adds to the table a cgroup that a vCPU of this VM with this weight has to itself; returns the number by which it
+    /// is named. `None`: the vCPU has none, or there is no room for it.
     pub fn add_vcpu(&mut self, vm: Option<VmId>, weight: u32) -> Option<u32> {
         let own = *self.of_vcpus.get(vm?.index())?;
         let (own, around) = (own?, self.place_of(vm)?);

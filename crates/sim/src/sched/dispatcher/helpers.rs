@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads that serve a VM (emulator, I/O threads): what the dispatcher is told of them, as the daemon tells
-//! it on a real host (crates/linux/src/helpers.rs).
+//! Threads that serve a VM (emulator, I/O threads): what the dispatcher is told about them, as the daemon tells it on a
+//! real host (crates/linux/src/helpers.rs).
 
 use super::{Dispatcher, Kind};
 use corun_dispatcher::TaskConf;
@@ -35,7 +35,7 @@ impl Helpers {
 }
 
 impl<K: Kind> Dispatcher<K> {
-    /// Tells what follows for helpers from what their VMs were told.
+    /// Tells the dispatcher what follows for helpers from what it was told about their VMs.
     pub(super) fn tell_helpers(&mut self) {
         for (members, plan) in self.helpers.0.iter().zip(&self.plans) {
             if members.helpers.is_empty() {

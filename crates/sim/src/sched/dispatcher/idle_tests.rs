@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! No task waits for long where pCPUs idle (dispatcher/idle.h).
+//! No task waits for long while pCPUs idle (dispatcher/idle.h).
 
 use super::Dispatcher;
 use super::tests::Placed;
@@ -7,8 +7,8 @@ use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC};
 use corun_model::{DispatcherParams, Gang, Placement, Skew};
 
-/// A hog that may run on pCPU 0 only comes to one that runs there and could run anywhere. Nothing ever
-/// wakes up: pCPUs that idle look nowhere by themselves.
+/// A hog that may run on pCPU 0 only joins one that runs there and could run anywhere. Nothing ever wakes up: idle
+/// pCPUs do not look for work by themselves.
 #[test]
 fn a_vcpu_pushed_aside_by_one_that_is_bound_goes_where_it_is_idle() {
     let params = host("1n1l4c1t", 250);
@@ -37,8 +37,8 @@ fn a_vcpu_pushed_aside_by_one_that_is_bound_goes_where_it_is_idle() {
     }
 }
 
-/// A vCPU that may run on pCPU 0 only, and weighs little, is beside one that could run anywhere, and came when pCPU 1 was
-/// busy. Whenever that idles, the heavy one goes there: it need not wait for that by itself.
+/// A vCPU that may run on pCPU 0 only, and weighs little, shares it with one that could run anywhere and came when pCPU
+/// 1 was busy. Whenever pCPU 1 idles, the heavy vCPU goes there, even if it is running and not waiting.
 #[test]
 fn a_heavy_vcpu_leaves_a_light_one_its_only_pcpu() {
     let params = host("1n1l2c1t", 250);

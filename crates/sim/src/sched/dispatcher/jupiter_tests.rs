@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What Jupiter owes every VM on whatever host: its share, and plain balance where it is off.
+//! What Jupiter owes every VM on any host: its share, and plain balance where it is off.
 
 use super::Dispatcher;
 use crate::Simulation;
@@ -45,8 +45,8 @@ fn any_vcpu() -> impl Strategy<Value = Does> {
     ]
 }
 
-/// A VM with `vcpus` vCPUs that all compute, of which each does something else, of which one computes alone until all do,
-/// or of which each wakes the next one.
+/// A VM with `vcpus` vCPUs. They all compute, or each does something else, or one computes alone until all do, or each
+/// wakes the next one.
 fn any_guest(vcpus: usize) -> impl Strategy<Value = Guest> {
     let link = (MS / 10..5 * MS).prop_map(|work| Does::Hands {
         work,
@@ -67,8 +67,8 @@ fn any_guest(vcpus: usize) -> impl Strategy<Value = Guest> {
     (50u32..800, vcpus).prop_map(|(weight, vcpus)| Guest { weight, vcpus })
 }
 
-/// A host of 1 to 8 pCPUs with 2 to 5 VMs that have a vCPU for each: with fewer, what a VM may have is up to which
-/// others are on the same pCPUs.
+/// A host of 1 to 8 pCPUs with 2 to 5 VMs that have a vCPU for each pCPU: with fewer, what a VM can get depends on
+/// which others are on the same pCPUs.
 fn any_host() -> impl Strategy<Value = (u32, Vec<Guest>)> {
     (1u32..=8).prop_flat_map(|pcpus| {
         let guests = prop::collection::vec(any_guest(pcpus as usize), 2..=5);
@@ -150,7 +150,7 @@ impl Observer for Ledger {
     }
 }
 
-/// What each VM did in each tenth of `length`, under a policy as by default.
+/// What each VM did in each tenth of a second of `length`, under a policy with its defaults.
 fn tenths(policy: &str, pcpus: u32, guests: &[Guest], length: Nanos, seed: u64) -> Vec<Vec<Did>> {
     let policy = (find(policy).unwrap().make)(&Settings::default());
     tenths_under(policy, pcpus, guests, length, seed)
@@ -192,10 +192,10 @@ fn simulation(
         .with_policy(policy)
 }
 
-/// By VM and period: what it gives of what it is entitled to, as a loan or to repay one; thousandths.
+/// By VM and period: the part of its entitlement that it gives away, as a loan or to repay one; thousandths.
 type Given = Arc<Mutex<BTreeMap<VmId, Vec<u64>>>>;
 
-/// Jupiter, of which is booked what VMs give. A period of its is a tenth.
+/// Jupiter, with a record of what VMs give. One of its periods is a tenth of a second.
 struct Booked {
     jupiter: Jupiter,
     given: Given,
@@ -217,15 +217,15 @@ impl Policy for Booked {
     }
 }
 
-/// What a VM is due by weight of what all pCPUs do in `length`, ns.
+/// What a VM is due by weight of the time of all pCPUs in `length`, ns.
 fn share(pcpus: u32, guests: &[Guest], vm: &Guest, length: Nanos) -> Nanos {
     let whole: u64 = guests.iter().map(|guest| u64::from(guest.weight)).sum();
     let share = u64::from(pcpus) * length * u64::from(vm.weight) / whole;
     share.min(vm.vcpus.len() as u64 * length)
 }
 
-/// What VMs besides `but` may take beyond their shares whose vCPUs take turns: they want one pCPU's time at most, and
-/// have their whole weight on each pCPU, where others have a part of theirs
+/// What VMs other than `but` whose vCPUs take turns may take beyond their shares: they want one pCPU's time at most,
+/// and have their whole weight on each pCPU, where others have a part of theirs
 /// (`a_vm_whose_vcpus_take_turns_has_more_than_its_share`).
 fn taken_in_turns(pcpus: u32, guests: &[Guest], but: usize, length: Nanos) -> Nanos {
     let whole: u64 = guests.iter().map(|guest| u64::from(guest.weight)).sum();
@@ -247,11 +247,12 @@ fn taken_in_turns(pcpus: u32, guests: &[Guest], but: usize, length: Nanos) -> Na
 /// Windows, in tenths.
 const WINDOWS: [usize; 3] = [5, 10, 20];
 
-/// When the first window may begin, in tenths: a policy knows nothing of VMs that have just come.
+/// When the first window may begin, in tenths: a policy knows nothing about VMs that have just
+/// arrived.
 const SETTLED: usize = 10;
 
-/// The most by which a VM that did this lacks, in any window of so many tenths, what is its `share` in a tenth minus what
-/// it `gave` in each, and what its vCPUs wanted; as part of its share.
+/// By how much, at most, in any window of so many tenths, a VM that did this has less than its `share` per tenth minus
+/// what it `gave` in each, as far as its vCPUs wanted that; as part of its share.
 fn most_lacking(did: &[Did], gave: Option<&[u64]>, share: Nanos, tenths: usize) -> f64 {
     let mut most = 0.0_f64;
     for (from, window) in did.windows(tenths).enumerate().skip(SETTLED) {
@@ -261,14 +262,14 @@ fn most_lacking(did: &[Did], gave: Option<&[u64]>, share: Nanos, tenths: usize) 
         let gave = gave.map_or(0, |gave| gave[from..from + tenths].iter().sum::<u64>());
         let whole = share * tenths as Nanos;
         let due = whole.saturating_sub(share * gave / 1000);
-        // What it did not want it does not lack: no more than the time in which vCPUs of its were ready.
+        // It does not lack what it did not want: it lacks at most the time in which its vCPUs were ready.
         let lacks = due.saturating_sub(run).min(ready);
         most = most.max(lacks as f64 / whole.max(1) as f64);
     }
     most
 }
 
-/// What each VM lacks at most under Jupiter with these parts, in [`WINDOWS`], and what it lacks under balance.
+/// What each VM lacks at most in [`WINDOWS`] under Jupiter with these parts, and under balance.
 fn lacking(pcpus: u32, guests: &[Guest], seed: u64, params: JupiterParams) -> Vec<[(f64, f64); 3]> {
     let given = Given::default();
     let policy = Booked {
@@ -295,9 +296,9 @@ fn lacking(pcpus: u32, guests: &[Guest], seed: u64, params: JupiterParams) -> Ve
     all
 }
 
-/// By how much of its share a VM may lack more than under balance in so many tenths: as much as was seen in some hundred
-/// mixes, and a little more. Where vCPUs begin to compute, slices conflict until swaps and weights have followed, and a VM
-/// with a small share has few turns in half a second.
+/// By which part of its share a VM may lack more than under balance in so many tenths: a little more than was seen in
+/// some hundred mixes. Where vCPUs begin to compute, slices conflict until swaps and weights have
+/// followed, and a VM with a small share has few turns in half a second.
 fn most_beyond_balance(tenths: usize) -> f64 {
     match tenths {
         0..10 => 0.45,
@@ -317,7 +318,7 @@ fn any_parts() -> impl Strategy<Value = JupiterParams> {
     })
 }
 
-/// Jupiter, which sees in its first period something else than it expected: off for all from then on.
+/// Jupiter, which in its first period sees something other than it expected: it is off for all VMs from then on.
 struct Off {
     jupiter: Jupiter,
     misled: bool,
@@ -357,11 +358,11 @@ impl Policy for Off {
     }
 }
 
-/// When [`OffLater`] is off, at the latest.
+/// When [`OffLater`] is off at the latest.
 const OFF_FROM: Nanos = 36 * PERIOD;
 
-/// Jupiter as by default, which for a while sees of VMs what they do not do: off for these from then on. Until
-/// that it was on, with whatever it does.
+/// Jupiter with its defaults, which for a while sees VMs do what they do not do: it is off for these from then on.
+/// Until then it was on, with all its effects.
 struct OffLater {
     jupiter: Jupiter,
     /// Only for the first VM?
@@ -391,7 +392,7 @@ impl Policy for OffLater {
         let number = seen.now / PERIOD;
         let vms = if self.for_first { 1 } else { seen.vms.len() };
         if (30..36).contains(&number) {
-            // All or nothing, by turns: never what it was in the period before.
+            // All or nothing, alternately: never the same as in the period before.
             let (run, wait, doing) = match number % 2 {
                 0 => (0, PERIOD, Doing::Waiting),
                 _ => (PERIOD, 0, Doing::Running),
@@ -409,8 +410,8 @@ impl Policy for OffLater {
     }
 }
 
-/// The dispatcher, of which is looked at whether a vCPU keeps anything of what Jupiter told it once this is off: from the
-/// vCPU's next turn on.
+/// The dispatcher, with a check that a vCPU keeps nothing of what Jupiter told it once Jupiter is off, from the vCPU's
+/// next turn on.
 struct Forgets(Dispatcher);
 
 impl Forgets {
@@ -439,8 +440,8 @@ impl HostScheduler for Forgets {
     }
 }
 
-/// What part of the host's time each VM ran and was ready in the ten seconds from 4 s on, and that nothing of Jupiter
-/// was left then if it was off `for_all`.
+/// What part of the host's time each VM ran and was ready in the ten seconds from 4 s on. Checks that nothing of
+/// Jupiter was left then if it was off `for_all`.
 fn after_it_was_on(
     pcpus: u32,
     guests: &[Guest],
@@ -482,16 +483,17 @@ fn switches(
 }
 
 proptest! {
-    // The bounds were measured: the same hosts each time, so that what fails is a change and not another host.
+    // The bounds were measured: the hosts are the same each time, so that a failure is due to a change and not to
+    // another host.
     #![proptest_config(ProptestConfig {
         rng_seed: RngSeed::Fixed(1),
         ..ProptestConfig::with_cases(24)
     })]
 
-    /// Whatever VMs do and weigh, and whichever parts of Jupiter are on: in no window a VM lacks much more of its share
-    /// than under balance, as far as its vCPUs wanted it, it did not lend or repay it, and others did not take it in
-    /// turns. (Balance cannot give its share to each, either: on a pCPU that several want weights hold, and a VM that
-    /// wants few of them has no more there; nor does it to one whose share of half a second is a few slices.)
+    /// Whatever VMs do and weigh, and whichever parts of Jupiter are on: in no window does a VM lack much more of its
+    /// share than under balance, as far as its vCPUs wanted it, it did not lend or repay it, and others did not take it
+    /// in turns. (Balance cannot give each VM its share, either: weights apply per pCPU, so a VM that wants few pCPUs
+    /// gets no more there; nor can it if a VM's share of half a second is only a few slices.)
     #[test]
     fn every_vm_has_its_share_in_every_window(
         (pcpus, guests) in any_host(), params in any_parts(), seed: u64,
@@ -507,9 +509,9 @@ proptest! {
         }
     }
 
-    /// Off after it was on, it leaves nothing behind, neither in what the dispatcher keeps of vCPUs nor in what
-    /// these get in the ten seconds that follow: what balance gives, within 5 % of the host. (Sleepers of a second are not
-    /// asleep at the same times, so that it is not the same.)
+    /// Off after it was on, Jupiter leaves nothing behind, neither in what the dispatcher keeps about vCPUs nor in what
+    /// these get in the ten seconds that follow: what balance gives, within 5 % of the host. (Tasks that sleep for a
+    /// second do not sleep at the same times, so it is not exactly the same.)
     #[test]
     fn what_jupiter_did_is_undone_when_it_goes_off(
         (pcpus, guests) in any_host(), params in any_parts(), seed: u64,
@@ -522,8 +524,8 @@ proptest! {
         }
     }
 
-    /// A VM that Jupiter is off for, beside others that it is on for, has no less than under balance, but for 3 % of
-    /// the host.
+    /// A VM for which Jupiter is off, among others for which it is on, has no less than under balance, except for 3 %
+    /// of the host.
     #[test]
     fn a_vm_that_jupiter_is_off_for_has_what_balance_gives_it(
         (pcpus, guests) in any_host(), params in any_parts(), seed: u64,
@@ -538,12 +540,12 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Off, it still predicts, and the dispatcher does what it does under balance: the same vCPU on the same
-    /// pCPU at the same time, nothing of what it was told before left.
+    /// When off, Jupiter still predicts, and the dispatcher does what it does under balance: the same vCPU on the same
+    /// pCPU at the same time, with nothing left of what it was told before.
     #[test]
     fn where_jupiter_is_off_all_runs_as_under_balance((pcpus, guests) in any_host(), seed: u64) {
         let off = switches(pcpus, &guests, seed, Box::new(Off::new()));
-        // Not of VMs that all begin later.
+        // Leaves out cases in which all VMs begin later.
         prop_assume!(off.len() > 10);
         let balance = switches(pcpus, &guests, seed, Box::new(Balance));
         let apart = off.iter().zip(&balance).find(|(off, balance)| off != balance);
@@ -551,7 +553,7 @@ proptest! {
     }
 }
 
-/// The test above would see a difference: on, it does not do as balance.
+/// The test above would see a difference: when on, Jupiter does not do the same as balance.
 #[test]
 fn where_jupiter_is_on_all_does_not_run_as_under_balance() {
     let sleeper = Does::Cycles {
@@ -566,8 +568,8 @@ fn where_jupiter_is_on_all_does_not_run_as_under_balance() {
     assert_ne!(on, switches(2, &guests, 1, Box::new(Balance)));
 }
 
-/// One vCPU of a VM computes alone, so long that all that its siblings leave is its, or lent. Then these compute, too:
-/// from the first half second on the VM has what balance gives it, but for a seventh.
+/// One vCPU of a VM computes alone, for so long that it has all that its siblings leave, or that is lent. Then these
+/// compute, too: from the first half second on the VM has what balance gives it, except for a seventh.
 #[test]
 fn siblings_that_begin_to_compute_find_the_share_of_their_vm() {
     let begin = 12 * SEC;
@@ -622,9 +624,9 @@ fn siblings_that_begin_to_compute_find_the_share_of_their_vm() {
     }
 }
 
-/// A VM whose vCPUs wake each other by turns, some of them for a moment, and that owes nothing and is owed nothing, beside
-/// one that lent, of which all vCPUs begin to compute, and one that borrowed: while the debt is repaid it has most of what
-/// balance gives it in each second and in each two, and all but a twentieth once it is.
+/// A VM whose vCPUs wake each other in turn, some of them for a moment, and that owes nothing and is owed nothing, next
+/// to a VM that lent, all of whose vCPUs begin to compute, and one that borrowed. While the debt is repaid the VM has
+/// most of what balance gives it in each second and in each two, and all but a twentieth afterwards.
 #[test]
 fn a_third_vm_has_its_share_where_a_lender_is_repaid() {
     let begin = 4 * SEC;
@@ -641,7 +643,7 @@ fn a_third_vm_has_its_share_where_a_lender_is_repaid() {
         guest(691, vec![Does::Hog { from: 0 }; 7]),
         guest(768, lender),
     ];
-    // The least that it has in a window of so many tenths, of those from `from` on, as part of a pCPU.
+    // The least that it has in any window of so many tenths from `from` on, as part of a pCPU.
     let least = |did: &[Did], from: usize, tenths: usize| {
         let runs = did[from..]
             .windows(tenths)
@@ -659,9 +661,9 @@ fn a_third_vm_has_its_share_where_a_lender_is_repaid() {
     }
 }
 
-/// What fair order does not see, whichever policy is asked: of three VMs, one computes on both pCPUs, and the vCPUs
-/// of the others hand work to each other, so that the whole weight of those is on whichever pCPU one of them wants.
-/// The one that computes lacks an eighth under plain balance, and less under Jupiter.
+/// What fair order does not see under any policy: of three VMs, one computes on both pCPUs, and the vCPUs of the others
+/// hand work to each other, so that such a VM's whole weight is on whichever pCPU one of its vCPUs wants. The VM that
+/// computes lacks an eighth under plain balance, and less under Jupiter.
 #[test]
 fn a_vm_whose_vcpus_take_turns_has_more_than_its_share() {
     let link = |work| Does::Hands {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! VMs of different gang modes beside each other, as a policy of one's own may have them.
+//! VMs of different gang modes on one host, as a custom policy may have them.
 
 use super::Dispatcher;
 use crate::host::Host;
@@ -52,8 +52,8 @@ fn hog(vm: u32, on: &str) -> Job {
     Job::new(Does::Hog { from: 0 }).vcpu(vm, 0).on(on)
 }
 
-/// Two VMs that compute take turns of one slice each, whatever their gang mode: of two that are owed
-/// the same, the one that waits is next.
+/// Two VMs that compute take turns of one slice each, whatever their gang mode: of two vCPUs that are owed the same,
+/// the one that waits is next.
 #[test]
 fn equals_have_turns_of_one_slice() {
     for gang in [
@@ -75,8 +75,8 @@ fn equals_have_turns_of_one_slice() {
     }
 }
 
-/// A strict VM has pCPU 0, and two VMs without gangs share pCPU 1 in slices of 50 ms. Slots of 10 ms,
-/// which are the strict VM's business, do not cut these short.
+/// A strict VM has pCPU 0, and two VMs without gangs share pCPU 1 in slices of 50 ms. Slots of 10 ms, which concern
+/// only the strict VM, do not cut these short.
 #[test]
 fn slots_do_not_interrupt_vms_without_gangs() {
     let strict = Slots {
@@ -92,7 +92,8 @@ fn slots_do_not_interrupt_vms_without_gangs() {
     );
 }
 
-/// What the first of four VMs of four vCPUs has of four pCPUs, if all compute and the others have no gang, as a canary.
+/// What the first of four VMs of four vCPUs has of four pCPUs, if all compute and only the first, as a canary, has a
+/// gang.
 fn share_of_a_canary(gang: Gang) -> f64 {
     let params = host("1n1l4c1t", 1000);
     let gangs = vec![gang, Gang::None, Gang::None, Gang::None];
@@ -104,7 +105,7 @@ fn share_of_a_canary(gang: Gang) -> f64 {
     run as f64 / (4 * outcome.measured) as f64
 }
 
-/// Owed a quarter, a VM with a gang has hardly more beside VMs in fair order.
+/// A VM with a gang that is owed a quarter has hardly more than that among VMs in fair order.
 #[test]
 fn a_canary_takes_no_more_than_its_share() {
     for gang in [

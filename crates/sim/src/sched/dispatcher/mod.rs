@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! corun's own dispatcher on the modelled host: the C code itself, under the sched_ext contract.
 //!
-//! This file is the kernel's side of the contract as `kernel/sched/ext.c` keeps it (6.12–7.x): which
-//! callback is made when, and what follows from it.
+//! This file is the kernel's side of the contract, as `kernel/sched/ext.c` implements it (6.12–7.x): which callback is
+//! made when, and what follows from it.
 //!
 //! * wake-up: `select_cpu` (not for a task bound to one pCPU), then `enqueue`, unless select_cpu
 //!   put the task straight into the local queue;
@@ -15,8 +15,8 @@
 //!   `SCX_KICK_PREEMPT` ends one at once, and so does `SCX_ENQ_PREEMPT`, with which a task is put first
 //!   into the local queue.
 //!
-//! What is left out: bypass mode, the global queue (the dispatcher uses none), other scheduling
-//! classes above sched_ext.
+//! Left out: bypass mode, the global queue (the dispatcher does not use it), scheduling classes
+//! above sched_ext.
 
 #[cfg(test)]
 mod asymmetric_tests;
@@ -69,8 +69,8 @@ pub use queues::{Counted, Indexed, Kind, Plain, Watch};
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
 ///
-/// Of `K`, its build, decisions do not depend: [`Indexed`] for simulations; the others look at pCPUs one
-/// by one, as the kernel's does, and tell what that costs.
+/// Decisions do not depend on `K`, its build: [`Indexed`] is for simulations; the others look at pCPUs one by one, as
+/// the kernel's build does, and measure what that costs.
 pub struct Dispatcher<K: Kind = Indexed> {
     native: Native<Queues<K>>,
     timers: Vec<EventId>,
@@ -95,7 +95,7 @@ impl Dispatcher {
 }
 
 impl Dispatcher<Plain> {
-    /// The same, in the build whose instructions are counted; `watch` is told of its callbacks.
+    /// The same, in the build whose instructions are counted; `watch` is told about its callbacks.
     pub fn plain(params: DispatcherParams, host: &HostParams, watch: Watch) -> Self {
         let mut plain = Self::build(params, host);
         plain.native.services().watch = Some(watch);
@@ -109,7 +109,7 @@ impl Dispatcher<Counted> {
         Self::build(params, host)
     }
 
-    /// What the dispatcher has read of the world and told it so far, one by one.
+    /// How many single values the dispatcher has read from the world and told it so far.
     pub fn exchanges(&mut self) -> u64 {
         self.native.services().exchanges
     }
@@ -137,7 +137,7 @@ impl<K: Kind> Dispatcher<K> {
             .configure_vm(id, &self.plans[vm], self.weights[vm], &self.allowed[vm]);
     }
 
-    /// A vCPU of a VM may use these.
+    /// A vCPU of a VM may use these pCPUs.
     fn allow(&mut self, vm: VmId, pcpus: &PcpuSet) {
         let vm = vm.index();
         if let Some(allowed) = self.allowed.get_mut(vm) {
@@ -152,7 +152,7 @@ impl<K: Kind> Dispatcher<K> {
         self.pass_on_beside(host, here, runs);
     }
 
-    /// The same where `runs` runs on `here`, or is just being switched in there.
+    /// The same if `runs` runs on `here`, or is just being switched in there.
     fn pass_on_beside(&mut self, host: &mut Host, here: Option<PcpuId>, runs: Option<TaskId>) {
         let queues = self.native.services();
         if queues.nothing_asked() {
@@ -180,7 +180,7 @@ impl<K: Kind> Dispatcher<K> {
             };
             match (how, current) {
                 (Kick::Preempt, Some(task)) => queues.tasks[task.index()].slice = 0,
-                // Busy, unless it is just giving its task up.
+                // It is busy, unless it is just giving its task up.
                 (Kick::Idle, Some(_)) if here != Some(cpu) => continue,
                 _ => {}
             }
@@ -417,8 +417,8 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
                 now.saturating_sub(since)
             }
         };
-        // A gang is stopped as a whole; of its vCPUs those that are ready feel it. One that was stopped by
-        // itself before has its own time only (relaxed_all_release()).
+        // A gang is stopped as a whole, which only affects those of its vCPUs that are ready. For a vCPU that was
+        // stopped by itself before, only that time counts (relaxed_all_release()).
         let stopped = match vcpu.stopped {
             0 => gang.stopped,
             own => own,
@@ -441,7 +441,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         let woke = |(id, at): &(&u32, &u64)| **id != 0 && **at >= since;
         let (doing, cpu) = match host.task(task).state {
             TaskState::Waiting => (Doing::Waiting, host.task(task).last_ran()),
-            // As the daemon says it: it is not to have a pCPU.
+            // As the daemon reports it: the vCPU is not to have a pCPU.
             TaskState::Ready if ctx.state == TASK_THROTTLED => {
                 (Doing::Waiting, host.task(task).runqueue())
             }
@@ -467,7 +467,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
                 .configure_pcpu(wanted.cpu.0, PcpuConf::of(wanted));
             host.retain_on(wanted.cpu, wanted.retention, wanted.gives_way);
         }
-        // Before the tasks that are to be in them.
+        // Pools come before the tasks that are to be in them.
         self.native
             .configure_pools(plan.pools.iter().map(|pool| PoolConf {
                 slice: pool.slice,
@@ -479,7 +479,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
                 self.configure(wanted.vm.index());
             }
         }
-        // As the daemon does it.
+        // The same way as the daemon does it.
         let gangs = self.plans.iter().any(|vm| vm.gang != Gang::None);
         self.native.look_at_gangs(gangs);
         if plan.tasks.iter().any(|wanted| wanted.micro) {

@@ -10,8 +10,8 @@ use corun_model::time::{MS, SEC, US};
 use corun_model::{Boost, DispatcherParams, Gang, PcpuId, Placement, TaskId};
 use std::collections::BTreeMap;
 
-/// Where pCPU 1 gets its hog at once and pCPU 0 after 20 ms; the third task, of this weight, finds
-/// pCPU 0 idle at first, as often as it wakes until then.
+/// pCPU 1 gets its hog at once and pCPU 0 after 20 ms; until then the third task finds pCPU 0 idle
+/// whenever it wakes.
 fn loads(weights: [u32; 3]) -> Vec<Job> {
     let wakes = Does::Cycles {
         work: 100 * US,
@@ -53,12 +53,12 @@ fn goes_to(weights: [u32; 3]) -> u32 {
 
 #[test]
 fn a_waking_vcpu_stays_unless_it_finds_less_load_with_it_than_it_leaves() {
-    // Its last pCPU has more load than the other one, but not by what it weighs itself.
+    // Its last pCPU has more load than the other one, but by less than its own weight.
     assert_eq!(goes_to([110, 100, 50]), 0);
     assert_eq!(goes_to([140, 100, 50]), 0);
     assert_eq!(goes_to([160, 100, 50]), 1);
     assert_eq!(goes_to([300, 100, 50]), 1);
-    // A task that weighs next to nothing moves for a little less.
+    // A task that weighs next to nothing moves for a small difference.
     assert_eq!(goes_to([110, 100, 5]), 1);
 }
 
@@ -75,7 +75,7 @@ fn a_vcpu_that_has_not_run_yet_goes_where_the_load_is_least() {
     assert_eq!(first_runs_on([100, 110, 50]), 0);
 }
 
-/// A pCPU with more than 150 % of the mean load is none that a load-conscious VM stays on.
+/// A load-conscious VM does not stay on a pCPU with more than 150 % of the mean load.
 #[test]
 fn load_conscious_vcpus_leave_a_pcpu_that_is_not_light() {
     let goes_to = |load: u32| {
@@ -91,7 +91,7 @@ fn load_conscious_vcpus_leave_a_pcpu_that_is_not_light() {
     assert_ne!(goes_to(300), 0);
 }
 
-/// The same where siblings compute on all other pCPUs: one that is light goes before one without a sibling.
+/// The same where siblings compute on all other pCPUs: a light pCPU goes before one without a sibling.
 #[test]
 fn load_conscious_vcpus_rather_share_a_light_pcpu_than_stay_on_one_that_is_not() {
     let runs_on = |hogs: u32| {
@@ -103,7 +103,7 @@ fn load_conscious_vcpus_rather_share_a_light_pcpu_than_stay_on_one_that_is_not()
         };
         let later = Does::Hog { from: 20 * MS };
         let mut jobs: Vec<Job> = (0..hogs).map(|_| Job::new(later.clone()).on("0")).collect();
-        // It is there when the hogs begin, and weighs as much as one of them.
+        // The vCPU is there when the hogs begin, and weighs as much as one of them.
         jobs.extend((1..4).map(|number| Job::hog().on(&number.to_string()).vcpu(0, number)));
         let task = jobs.len() as u32;
         jobs.push(Job::new(wakes).vcpu(0, 0));
@@ -121,7 +121,8 @@ fn load_conscious_vcpus_rather_share_a_light_pcpu_than_stay_on_one_that_is_not()
     assert_ne!(*runs_on(2).last().unwrap(), 0);
 }
 
-/// A VM with more vCPUs than pCPUs that they may use takes turns at sharing one, whatever else the host has.
+/// The vCPUs of a VM with more vCPUs than pCPUs that they may use take turns at sharing one, whatever else the host
+/// has.
 #[test]
 fn vcpus_of_a_vm_that_is_too_large_for_its_cpuset_take_turns() {
     for (topology, on) in [
@@ -180,8 +181,8 @@ fn a_vcpu_that_computes_has_a_core_for_itself_as_long_as_there_are_some() {
     assert_eq!(cpus.len(), 6);
 }
 
-/// Two hogs have a core of two hardware threads while others have the other one. When that is free, one of
-/// the two leaves for it.
+/// Two hogs have a core of two hardware threads while others have the other core. When that is free, one of the two
+/// leaves for it.
 #[test]
 fn a_vcpu_that_shares_a_core_leaves_for_one_that_idles() {
     let once = |pcpu| Job::new(Does::Once { work: 30 * MS }).on(pcpu);
@@ -202,8 +203,8 @@ fn vms_spread_over_caches_and_their_vcpus_meet_in_one() {
     assert_eq!(llcs, [0, 0, 1, 1, 0, 0, 1, 1]);
 }
 
-/// Balance scheduling has to put siblings of the larger VM beside each other, and looks for a better place
-/// whenever a turn ends.
+/// Balance scheduling has to put siblings of the larger VM on one pCPU, and looks for a better place whenever a turn
+/// ends.
 #[test]
 fn vms_with_more_vcpus_than_there_are_pcpus_have_no_more_than_their_share() {
     let params = host("1n1l4c1t", 250);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! sched_ext's queues and idle mask: what the dispatcher's calls act on.
 //!
-//! A dispatch queue (DSQ) is ordered by virtual time, equals by order of insertion; each pCPU has a
-//! local FIFO besides. A queue holds the tasks that wait for one pCPU, tens rather than thousands: a
-//! sorted ring of numbers in one piece of memory is faster than a tree. Deeds that concern the host (kicks, timers, moves between runqueues) are
-//! collected and passed on when the callback has returned.
+//! A dispatch queue (DSQ) is ordered by virtual time, equals by order of insertion; each pCPU also has a local FIFO. A
+//! queue holds the tasks that wait for one pCPU, tens rather than thousands: a sorted ring of numbers in contiguous
+//! memory is faster than a tree. Actions that concern the host (kicks, timers, moves between runqueues) are collected
+//! and passed on when the callback has returned.
 
 use corun_dispatcher::{Build, Callback, Kick, MAX_PCPUS, Services, passes};
 use corun_model::{Nanos, PcpuId, TaskId};
@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 type Place = (u64, u64);
 
 /// Where virtual time zero lies among places. Virtual times wrap: early in a run a task with credit
-/// is at a time below zero, and the kernel compares them so (`time_before64`).
+/// is at a time below zero; the kernel's comparison allows for that (`time_before64`).
 const ZERO: u64 = 1 << 63;
 
 /// A task as sched_ext sees it.
@@ -30,19 +30,19 @@ pub(super) struct ScxTask {
 
 /// Which build of the dispatcher a host is scheduled by.
 pub trait Kind {
-    /// That one.
+    /// The build.
     const BUILD: Build;
 }
 
-/// The one that finds pCPUs by an index: fast on large hosts.
+/// The build that finds pCPUs by an index: fast on large hosts.
 #[derive(Clone, Copy, Debug)]
 pub enum Indexed {}
 
-/// The one with a tap: what passes it is counted.
+/// The build with a tap: what passes the tap is counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Counted {}
 
-/// The one that is most like the kernel's: its instructions can be counted.
+/// The build that is most like the kernel's: its instructions can be counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Plain {}
 
@@ -58,7 +58,7 @@ impl Kind for Plain {
     const BUILD: Build = Build::Plain;
 }
 
-/// Told of each callback that has returned, and when it was made.
+/// Called after each callback has returned, with the time when it was made.
 pub type Watch = Box<dyn FnMut(Callback, Nanos)>;
 
 /// All queues of a host.
@@ -66,7 +66,7 @@ pub(super) struct Queues<K> {
     kind: PhantomData<K>,
     /// What passed the tap, if that is counted.
     pub exchanges: u64,
-    /// Not asked by the build that is to be fast.
+    /// The build that is to be fast does not look at it.
     pub watch: Option<Watch>,
     pub tasks: Vec<ScxTask>,
     /// The pCPU that dispatches.
@@ -134,7 +134,7 @@ impl<K> Queues<K> {
         self.moves.push((task, cpu));
     }
 
-    /// Where a queue is among all; out of range for one that there is not.
+    /// The index of a queue among all; out of range if there is no such queue.
     fn place(&self, queue: u64) -> usize {
         let queue = queue as usize;
         match queue.checked_sub(MAX_PCPUS) {
@@ -277,7 +277,7 @@ mod tests {
     fn virtual_times_before_zero_come_first() {
         let mut queues = Queues::<Indexed>::new(1);
         (0..3).for_each(|_| queues.add_task());
-        // Soon after the start a credit takes a virtual time below zero, where it wraps.
+        // Soon after the start, credit takes a virtual time below zero, where it wraps.
         queues.insert(0, 0, 0, 5);
         queues.insert(1, 0, 0, 0u64.wrapping_sub(5));
         queues.insert(2, 0, 0, 0);

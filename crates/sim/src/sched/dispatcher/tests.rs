@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Simulation testing of the dispatcher: random hosts and loads, checked for what must always hold.
+//! Simulation testing of the dispatcher: random hosts and loads, with checks of what must always
+//! hold.
 
 use super::Dispatcher;
 use crate::host::{Costs, HardwareParams, Host, HostParams};
@@ -75,7 +76,7 @@ impl HostScheduler for Placed {
 }
 
 impl Placed {
-    /// What the dispatcher counts is what is there.
+    /// Checks that the dispatcher's counts match what is there.
     fn check(&self, host: &Host) {
         let throttled = |task: TaskId| {
             let known = &self.0.native.peek(task.0 as usize).ctx;
@@ -117,7 +118,7 @@ fn pools_have_their_pcpus_and_slices() {
     });
 }
 
-/// A VM's vCPU and what serves it share the pool's one pCPU; another task has one to itself.
+/// A VM's vCPU and its helper share the pool's only pCPU; another task has a pCPU to itself.
 #[test]
 fn a_thread_that_serves_a_vm_is_in_its_pool() {
     use crate::testing::{Job, Jobs, run_shares, shared};
@@ -193,7 +194,7 @@ fn more_siblings_than_pcpus_still_run() {
         3 * SEC,
     );
     let least = outcome.tasks.iter().map(|t| t.2.run).min().unwrap();
-    // Six alike in lockstep are the worst case: a task that is pulled shares a pCPU again.
+    // Six equal tasks in lockstep are the worst case: a task that is pulled shares a pCPU again.
     assert!(
         least > 3 * SEC * 4 / 6 * 7 / 10,
         "fair share is 2 s, the least got {least} ns"
@@ -231,7 +232,8 @@ fn a_vms_weight_is_shared_by_its_vcpus() {
 
 #[test]
 fn weights_hold_across_pcpus() {
-    // Two pCPUs, two VMs of two vCPUs: both heavy ones on one pCPU would make it one to one.
+    // Two pCPUs, two VMs of two vCPUs: both heavy vCPUs on one pCPU would make the ratio one to
+    // one.
     for placement in [Placement::Free, Placement::Balance] {
         for seed in 0..10 {
             let hogs = (0..4).map(|n| Pattern::hog(Some((n / 2, n % 2)))).collect();
@@ -276,7 +278,7 @@ impl Policy for ThereAndBack {
 }
 
 /// While policies without gangs are in force, siblings drift apart; a gang policy that comes back
-/// must not make them wait for what happened then.
+/// must not make them wait because of that.
 #[test]
 fn what_happened_under_another_policy_is_not_caught_up_with() {
     let on = |cpu, vcpu| Pattern {
@@ -291,7 +293,7 @@ fn what_happened_under_another_policy_is_not_caught_up_with() {
     let outcome = Simulation::new(params, Box::new(dispatcher), Box::new(load), None)
         .with_policy(Box::new(ThereAndBack))
         .run(6500 * MS, 8500 * MS, |_| {});
-    // One has a quarter of a pCPU, and so has the other, which is held back to that.
+    // One vCPU has a quarter of a pCPU, and so has its sibling, which is held back to that.
     let run: Vec<u64> = outcome.tasks[..2]
         .iter()
         .map(|task| task.2.run / MS)
@@ -362,7 +364,7 @@ pub(super) fn pattern(vms: u32) -> impl Strategy<Value = Pattern> {
     )
 }
 
-/// Numbers the vCPUs of each VM; says how many there are.
+/// Numbers the vCPUs of each VM; returns how many there are.
 pub(super) fn number(tasks: &mut [Pattern]) -> [u32; 3] {
     let mut next = [0; 3];
     for task in tasks {
@@ -378,7 +380,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// Random tasks on random hosts: counters true at every step (`Placed::check`), no task
-    /// starves, no pCPU idles while work waits that may run there, and all counters return to zero.
+    /// starves, no pCPU idles while a task waits that may run there, and all counters return to
+    /// zero.
     #[test]
     fn what_must_always_hold(
         pcpus in 1u32..9,

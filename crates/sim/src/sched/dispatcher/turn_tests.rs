@@ -15,7 +15,7 @@ fn long_slices() -> DispatcherParams {
     }
 }
 
-/// Sleeps, and now and then runs for a tenth of a millisecond.
+/// A task that sleeps, and now and then runs for a tenth of a millisecond.
 fn wakes(sleep: Nanos) -> Job {
     Job::new(Does::Cycles {
         work: 100 * US,
@@ -24,8 +24,8 @@ fn wakes(sleep: Nanos) -> Job {
     })
 }
 
-/// How long each of the first `hogs` tasks ran until it was another one's turn, others' runs in
-/// between left out. The first turn and the last one are not whole.
+/// How long each of the first `hogs` tasks ran until it was the turn of another of them, leaving
+/// out other tasks' runs in between. The first turn and the last one are not whole.
 fn turns_of(runs: &[(Nanos, PcpuId, TaskId)], hogs: u32) -> Vec<Nanos> {
     let mut turns: Vec<(TaskId, Nanos)> = Vec::new();
     for pair in runs.windows(2) {
@@ -56,8 +56,8 @@ fn who_is_interrupted_has_the_rest_of_its_turn() {
     let whole = |turn: &Nanos| (89 * MS..92 * MS).contains(turn);
     let broken: Vec<_> = turns.iter().filter(|turn| !whole(turn)).take(9).collect();
     assert!(broken.is_empty(), "{broken:?} ns");
-    // A task that wakes does not wait for that, or hardly: turns do not all begin at the same
-    // virtual time.
+    // A task that wakes hardly waits for a turn to end: turns do not all begin at the same virtual
+    // time.
     let waits = &outcome.vms[1].ready_waits;
     let (most, longest) = (waits.quantile(0.99), waits.max());
     assert!(most < MS && longest < 10 * MS, "{most} and {longest} ns");
@@ -90,8 +90,9 @@ fn micro_slices_are_spread() {
     shared::micro_slices_are_spread("corun", sched);
 }
 
-/// A task that is due takes its turn before its time: the clock does not go on by that, or who sleeps for a moment would
-/// be behind all that have not had their turn yet. And it pays for it, though it sleeps for a moment, too.
+/// A task that is due takes its turn early: that does not advance the clock, since a task that sleeps for a moment
+/// would otherwise be behind all that have not had their turn yet. And the early task is charged for it, even if it
+/// sleeps for a moment.
 #[test]
 fn micro_slices_take_nothing_from_who_sleeps() {
     let cycles = |work, sleep| {
@@ -101,7 +102,7 @@ fn micro_slices_take_nothing_from_who_sleeps() {
             spread: 20,
         })
     };
-    // Nearly always busy; hogs; and one that does little.
+    // A task that is nearly always busy; hogs; and one that does little.
     let hogs = (1..5).map(|vm| Job::hog().vcpu(vm, 0));
     let jobs = [cycles(300 * US, 60 * US).vcpu(0, 0)]
         .into_iter()
@@ -115,13 +116,13 @@ fn micro_slices_take_nothing_from_who_sleeps() {
         .run(SEC, 11 * SEC, |_| {});
     let got = run_shares(&outcome);
     assert!(got[..5].iter().all(|&share| share > 0.18), "{got:?}");
-    // Two of 72 ms, or somewhat less, since it waits for its turns.
+    // Two of each 72 ms, or somewhat less, since it waits for its turns.
     assert!(got[5] > 0.024, "{got:?}");
 }
 
 #[test]
 fn interruptions_cost_nobody_his_share() {
-    // One is interrupted, where its neighbours are not: they are equals all the same.
+    // One is interrupted and its neighbours are not: they still get equal times.
     let hogs = (0..3).map(|n| Job::hog().vcpu(n, 0));
     let jobs = Jobs::new(hogs.chain([wakes(20 * MS)]).collect(), 1);
     let host = host("1n1l1c1t", 1000);
@@ -132,8 +133,8 @@ fn interruptions_cost_nobody_his_share() {
     assert!(most - least <= 91 * MS, "{got:?}");
 }
 
-/// With long slices it is for long that a task waits for its turn: what it is owed for that it keeps while it halts for a
-/// moment, however far turns of others have moved the clock meanwhile.
+/// With long slices a task waits long for its turn: it keeps what it is owed for that while it halts for a moment,
+/// however far turns of others have moved the clock meanwhile.
 #[test]
 fn who_halts_for_a_moment_keeps_what_it_is_owed() {
     let mut jobs = vec![Job::new(Does::Cycles {
@@ -153,7 +154,7 @@ fn who_halts_for_a_moment_keeps_what_it_is_owed() {
     assert!(got > 0.09, "{got} of a tenth");
 }
 
-/// Four on three pCPUs take turns at being alone, with turns that are longer than busy pCPUs wait between two looks, too.
+/// Four on three pCPUs take turns at being alone, even with turns longer than the time between two looks of busy pCPUs.
 #[test]
 fn equals_have_equal_shares_with_long_slices() {
     for slice in [30 * MS, 60 * MS, 90 * MS] {
@@ -171,7 +172,7 @@ fn equals_have_equal_shares_with_long_slices() {
     }
 }
 
-/// Tasks that weigh little fit any difference of load: they do not have a turn of 30 ms for each move.
+/// Tasks that weigh little fit any difference of load: they do not get a turn of 30 ms for each move.
 #[test]
 fn who_weighs_little_has_no_turn_for_being_moved() {
     let light = (0..12).map(|n| Job::hog().weight(1).vcpu(0, n));
@@ -185,7 +186,7 @@ fn who_weighs_little_has_no_turn_for_being_moved() {
     let sched = Dispatcher::new(params, &host);
     let (outcome, _) = run(&host, sched, jobs, 2 * SEC, 22 * SEC);
     let got: f64 = run_shares(&outcome)[..12].iter().sum();
-    // 12 of 1,212 hundredths of eight pCPUs, 0.08; and a turn of 50 us a second for who would starve.
+    // 12 of 1,212 hundredths of eight pCPUs, 0.08; plus a turn of 50 us a second for each that would starve.
     assert!(got < 0.12, "{got}");
 }
 
@@ -217,8 +218,8 @@ fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
     );
 }
 
-/// A task that is owed little runs once a second all the same, but so briefly that weights hold,
-/// however long slices are and however many such there are.
+/// A task that is owed little still runs once a second, but so briefly that weights hold, however
+/// long slices are and however many such tasks there are.
 #[test]
 fn a_starving_vcpu_has_a_short_turn() {
     for (slice, many) in [(3 * MS, 10), (90 * MS, 10), (3 * MS, 60), (90 * MS, 60)] {
@@ -243,8 +244,8 @@ fn a_starving_vcpu_has_a_short_turn() {
     }
 }
 
-/// So many begin at once that a round of whole turns takes longer than the watchdog allows: 7.5 s. Nobody waits for that
-/// long, not even one that comes late and is behind all of them, and all have the same all the same.
+/// So many begin at once that a round of whole turns takes longer than the watchdog allows: 7.5 s. No task waits for
+/// that long, not even one that comes late and is behind all of them, and all still get the same.
 #[test]
 fn of_hundreds_that_begin_at_once_nobody_starves() {
     let params = DispatcherParams {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! vSMT-IO itself on the dispatcher: whatever vCPUs do, what must hold of cores always does
-//! ([`Cores::check`]), also while plans change, VMs come and go, and policies are exchanged.
+//! ([`Cores::check`]), also while plans change, VMs come and go, and policies are replaced.
 
 use super::core_tests::{Cores, any_job};
 use crate::Simulation;
@@ -21,12 +21,12 @@ use std::ops::Range;
 const PERIOD: Nanos = 20 * MS;
 const LENGTH: Nanos = SEC;
 
-/// vSMT-IO, which sees a VM only while that is there, and is exchanged.
+/// vSMT-IO, which sees a VM only while it exists, and which is replaced.
 struct Steering {
     policy: Box<dyn Policy>,
-    /// In which periods VMs are there; of others: always.
+    /// In which periods VMs exist; VMs not listed always do.
     there: Vec<Range<u64>>,
-    /// With which period what comes: vSMT-IO with these settings, or fair order.
+    /// What comes with which period: vSMT-IO with these settings, or fair order.
     exchanges: BTreeMap<u64, Option<VsmtIoParams>>,
 }
 
@@ -56,8 +56,8 @@ impl Policy for Steering {
     }
 }
 
-/// What is checked of cores, told what policies want as the daemon tells it: of what a plan does not speak any more,
-/// nothing is wanted.
+/// The checks of cores, told what policies want as the daemon tells it: what a plan no longer mentions is no longer
+/// wanted.
 struct Steered(Cores);
 
 impl HostScheduler for Steered {
@@ -104,7 +104,7 @@ fn params((rass, retain, timeout): (bool, bool, u64), give_way: bool) -> VsmtIoP
     }
 }
 
-/// Runs `jobs`, three vCPUs to a VM: what must hold of cores does, and all get to run.
+/// Runs `jobs`, three vCPUs to a VM: what must hold for cores does hold, and all get to run.
 fn holds(
     cores: u32,
     jobs: &[(Does, u32)],
@@ -129,8 +129,9 @@ fn holds(
     Ok(())
 }
 
-/// A guest is sent home by a vCPU that wakes there, and interrupts the one that runs at its home: an idle hardware
-/// thread of another core is called for that one, whatever was known of the guest that was there before it.
+/// A guest (a vCPU on a hardware thread that is not its home) is sent home by a vCPU that wakes there, and interrupts
+/// the one that runs at its home: an idle hardware thread of another core is called for that one, whatever was known
+/// about the guest that was there before it.
 #[test]
 fn a_hardware_thread_is_called_for_a_vcpu_that_lost_its_own_to_one_sent_home() {
     let us = corun_model::time::US;
@@ -165,7 +166,7 @@ fn a_hardware_thread_is_called_for_a_vcpu_that_lost_its_own_to_one_sent_home() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever vCPUs do, and which VMs are there.
+    /// Whatever vCPUs do, and whichever VMs exist.
     #[test]
     fn what_holds_of_cores_does_under_the_policy(
         jobs in prop::collection::vec(any_job(), 1..14),
@@ -183,7 +184,7 @@ proptest! {
         holds(cores, &jobs, give_way, steering, seed)?;
     }
 
-    /// Where policies are exchanged while hardware threads are held, too.
+    /// The same if policies are replaced while hardware threads are held.
     #[test]
     fn and_where_policies_are_exchanged(
         jobs in prop::collection::vec(any_job(), 1..14),

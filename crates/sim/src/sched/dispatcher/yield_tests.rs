@@ -8,7 +8,7 @@ use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Boost, DispatcherParams, Gang, Nanos, PcpuId, PcpuSet, Placement, TaskId};
 
-/// A vCPU on one pCPU that does nothing but spin, with an exit each 5 us.
+/// A vCPU on one pCPU that does nothing but spin, with an exit every 5 us.
 fn spins(vm: u32, number: u32, on: u32) -> Job {
     let mut job = Job::new(Does::Spins { each: 5 * US }).vcpu(vm, number);
     job.allowed = PcpuSet::from_iter([PcpuId(on)]);
@@ -27,7 +27,7 @@ fn simulated(jobs: Vec<Job>, cores: &str) -> (Outcome, Vec<(Nanos, PcpuId, TaskI
     run(&host, sched, Jobs::new(jobs, 1), SEC, 3 * SEC)
 }
 
-/// Two vCPUs that wait for each other, each beside one that computes.
+/// Two vCPUs that wait for each other, each sharing its pCPU with one that computes.
 #[test]
 fn a_vcpu_that_computes_beside_spinners_is_not_interrupted_all_the_time() {
     let jobs = vec![spins(0, 0, 0), spins(0, 1, 1), hog(1, 0, 0), hog(1, 1, 1)];
@@ -39,7 +39,7 @@ fn a_vcpu_that_computes_beside_spinners_is_not_interrupted_all_the_time() {
     }
 }
 
-/// Of two vCPUs on one pCPU, the one that spins lets the other go first, at once; but both have
+/// Of two vCPUs on one pCPU, the one that spins lets the other go first at once; but both have
 /// their share.
 #[test]
 fn a_spinning_vcpu_lets_a_sibling_on_its_pcpu_go_first() {
@@ -52,7 +52,8 @@ fn a_spinning_vcpu_lets_a_sibling_on_its_pcpu_go_first() {
     assert!(lead < 10 * MS, "{lead} ns");
 }
 
-/// Where vCPUs that are waited for run sooner, those that spin say who that is: they yield as without a gang.
+/// Under a gang mode where vCPUs that are waited for run sooner, spinning shows which these are: spinners yield as
+/// without a gang.
 #[test]
 fn a_spinning_vcpu_lets_a_sibling_go_first_under_demand_too() {
     let host = host("1n1l1c1t", 1000);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! EEVDF's runqueue: of the eligible tasks, the one whose virtual deadline is nearest.
 //!
-//! A task is due one slice after the other; each is due by a deadline of one slice in its virtual
-//! time. A task that got more than its share waits until it is eligible again, see
+//! A task is given one slice after the other; each is due by a deadline one slice away in its
+//! virtual time. A task that got more than its share waits until it is eligible again, see
 //! [`queue`](super::queue). The current task is protected from woken ones for a slice while it is
 //! eligible (`RUN_TO_PARITY`), unless they have a shorter slice (`PREEMPT_SHORT`). Until 6.16 such
 //! a wake-up ends the protection for good where the woken task is eligible and due sooner, or the
-//! current one is not eligible any more; since then it has to be picked, or shortens the protection
-//! only. Slices are the base slice or what a task asked for, 0.1 to 100 ms.
+//! current one is not eligible any more; since then the woken task has to be picked to preempt, or
+//! only shortens the protection. Slices are the base slice or what a task asked for, 0.1 to 100 ms.
 //!
-//! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
-//! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
-//! that is on the pCPU where its ghost is. Ghosts count for the average and for whether there is a slice to be
-//! timed; what others see of them: `fair::ghosts`. A wake-up preempts only if the woken task would be
-//! picked: until 7.0 a ghost that is due before it is in the way.
+//! Sleepers keep their lag, within limits (`PLACE_LAG`). A sleeper that owes (negative lag) leaves a *ghost* behind,
+//! which is taken off when it would be picked (`DELAY_DEQUEUE`); if the task wakes before, it does so on the pCPU where
+//! its ghost is. Ghosts count for the average and for whether there is a slice to be
+//! timed; how placement and balancing see them: `fair::ghosts`. A wake-up preempts only if the woken task would be
+//! picked: until 7.0 a ghost with an earlier deadline is in the way.
 //!
-//! The `next` buddy is the task that another yields to. With `PICK_BUDDY` it goes next if it is eligible; without,
-//! nobody looks at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by default but in 6.19's first
+//! The `next` buddy is the task that another yields to. With `PICK_BUDDY` it goes next if it is eligible; without, it
+//! has no effect. Not modelled: that wake-ups set one (`NEXT_BUDDY`), which is off by default except in 6.19's first
 //! releases.
 
 mod rules;
@@ -36,7 +36,7 @@ const LEAST_TIMER: Nanos = 10 * US;
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// The members and ghosts but the current task, by deadline.
+    /// The members and ghosts except the current task, by deadline.
     tree: Root,
     current: Option<TaskId>,
     /// The task that another yielded to.
@@ -44,7 +44,7 @@ struct Queue {
     /// Members, and ghosts.
     nr: u64,
     ghosts: u64,
-    /// Over members and ghosts.
+    /// Sums over members and ghosts.
     sums: Sums,
     /// How many of them have which slice.
     slices: BTreeMap<Nanos, u32>,
@@ -85,7 +85,7 @@ pub(super) struct EevdfOrder {
     entities: Vec<Entity>,
     /// Where a sleeping task's ghost is.
     ghosts: Vec<Option<PcpuId>>,
-    /// Those that are gone and have not been told of.
+    /// Ghosts that are gone and have not been reported yet.
     released: Vec<TaskId>,
     queues: Vec<Queue>,
     forest: Forest,
@@ -158,8 +158,8 @@ impl EevdfOrder {
         }
     }
 
-    /// `task`, which is on the runqueue of `on` if on any, has another weight. Does it keep `all` that it has in real time:
-    /// lag beyond limits, and protection?
+    /// `task`, which is on the runqueue of `on` (`None`: on no runqueue), has another weight. `all`: does it keep
+    /// everything it has in real time, even lag beyond the limits, and protection?
     fn set_weight(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64, all: bool) {
         let old = self.entity(task).weight;
         let scale = |v: i64| (i128::from(v) * i128::from(old) / i128::from(weight.max(1))) as i64;
@@ -227,9 +227,9 @@ impl Order for EevdfOrder {
         self.forest.add();
     }
 
-    /// `reweight_entity()`: lag and the rest of the slice stay the same in real time. Until 6.16 the current
-    /// task is protected as long as its deadline is the one it began with (`protect_slice()`), which is
-    /// not so any more then; 7.0 keeps what is left of the protection (ff38424030f9).
+    /// `reweight_entity()`: lag and the rest of the slice stay the same in real time. Until 6.16 the current task is
+    /// protected as long as its deadline is the one it began with (`protect_slice()`), so this ends its protection; 7.0
+    /// keeps what is left of it (ff38424030f9).
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64) {
         self.set_weight(task, on, weight, false);
     }
@@ -276,7 +276,7 @@ impl Order for EevdfOrder {
         queue.nr -= 1;
         queue.next = queue.next.filter(|&next| next != task);
         let owes = why == Leave::Sleeps && self.params.delay_dequeue && !self.eligible(cpu, task);
-        // A task that owes is not alone: another is there, though all of them may be ghosts.
+        // A task that owes is not alone: there are others, though all of them may be ghosts.
         if owes {
             self.ghosts[task.index()] = Some(cpu);
             let lag = self.lag(cpu, task);
@@ -359,7 +359,7 @@ impl Order for EevdfOrder {
         preempts
     }
 
-    /// `cancel_protect_slice()`, for who is in an idle group.
+    /// `cancel_protect_slice()`, for a task in an idle group.
     fn unprotect(&mut self, cpu: PcpuId) {
         let current = self.queues[cpu.index()].current;
         if let Some(task) = current.filter(|_| !self.params.protects_idle) {
@@ -369,12 +369,12 @@ impl Order for EevdfOrder {
     }
 
     fn tick(&mut self, _cpu: PcpuId) -> bool {
-        // All is in charge(), which came before.
+        // charge(), which was called before, has decided everything.
         false
     }
 
-    /// `yield_task_fair()`: forgo the rest of the slice, towards those on the task's own `cfs_rq`. In a cgroup these are
-    /// its siblings; what the group has had, and when its slice ends, stays as it is.
+    /// `yield_task_fair()`: forgo the rest of the slice in favour of the tasks on the task's own `cfs_rq`. In a cgroup
+    /// these are its siblings; what the group has had, and when its slice ends, stays as it is.
     fn yields(&mut self, cpu: PcpuId, siblings: Option<&[TaskId]>) {
         let queue = &self.queues[cpu.index()];
         let Some(task) = queue.current else {
@@ -441,7 +441,7 @@ impl Order for EevdfOrder {
         assert_eq!(queue.nr, members as u64, "members of {cpu}");
         assert_eq!(held as u64, queue.nr + queue.ghosts, "ghosts of {cpu}");
         assert!(held == 0 || queue.sums.weight() > 0);
-        // Someone is always eligible: the least vruntime cannot be beyond the average.
+        // Some task is always eligible: the least vruntime cannot be beyond the average.
         assert_eq!(held > 0, self.best(cpu, true).is_some(), "a pick on {cpu}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! EEVDF's settings, and the sets of them that kernels come with.
+//! EEVDF's settings, and presets with those that kernels come with.
 
 use crate::sched::fair::{Generation, LONGEST, Search, Tuning, scaling};
 use corun_model::{Nanos, Parameter, Value, time::US};
@@ -23,62 +23,62 @@ pub struct EevdfParams {
     pub delay_dequeue: bool,
     /// Do woken tasks preempt at all (`WAKEUP_PREEMPTION`)?
     pub wakeup_preemption: bool,
-    /// Does a slice protect the task of an idle group from all others, too? So until 6.14; since 6.15, and in what came
-    /// of that to 6.12, it does not (f553741ac8c0, "sched: Cancel the slice protection of the idle entity").
+    /// Does a slice protect the task of an idle group even from tasks of no idle group? It does until 6.14; since 6.15,
+    /// and in 6.12 since that change was backported, it does not (f553741ac8c0, "sched: Cancel the slice protection of
+    /// the idle entity").
     pub protects_idle: bool,
     /// Does a timer end slices (`HRTICK`), rather than the next tick?
     pub hrtick: bool,
-    /// Is the slice that is protected the shortest one on the runqueue, and its end looked for at
-    /// every accounting (6.17)? Before, the end of the own slice was.
+    /// Is the protected slice the shortest one on the runqueue, and is its end checked at every
+    /// accounting (6.17)? Before, the end of the task's own slice was.
     pub protect_shortest: bool,
     /// Is lag bounded by the longest slice on the runqueue and a tick (`cfs_rq_max_slice()`, 7.0;
-    /// 6e3c0a4e1ad1)? Before, two slices of the task's own, but at least a tick, were the bound; in
-    /// lines 714 to 737 of 6.12.117's `fair.c` they are.
+    /// 6e3c0a4e1ad1)? Before, the bound was two of the task's own slices, but at least a tick, as
+    /// in lines 714 to 737 of 6.12.117's `fair.c`.
     pub longest_bounds_lag: bool,
     /// Does a wake-up take off ghosts that are due before it asks which task is next (7.1; ac8e69e69363), and does a
-    /// ghost's debt not grow (`update_entity_lag()`, 7.1)? Then balancing tells ghosts from ready tasks, too, and
-    /// leaves a task that owes at its first attempt: so in 7.2.13, not in 6.12 (`fair::ghosts`). And then what
-    /// balancing brings to an idle pCPU ends its idling (`fair::idle`).
+    /// ghost's debt not grow (`update_entity_lag()`, 7.1)? If so, balancing also distinguishes ghosts from ready tasks,
+    /// and does not move a task that owes at its first attempt, as in 7.2.13 but not in 6.12 (`fair::ghosts`); and a
+    /// task that balancing brings to an idle pCPU ends its idling (`fair::idle`).
     pub settles_ghosts: bool,
     /// Does a task that is moved while it is ready keep the rest of its slice (`PLACE_REL_DEADLINE`, 6.12;
     /// 82e9d0456e06)? Before, it got a whole one.
     pub keeps_rest: bool,
     /// Does a slice begin, with its timer and its protection, only when the pCPU changes its task?
-    /// One that is picked again at the end of its slice is then not protected from woken ones, and
-    /// runs to the next tick. So do all versions built with `CONFIG_FAIR_GROUP_SCHED`, as kernels for
-    /// KVM hosts are: `pick_next_task_fair()` calls `set_next_entity()`, which protects, only
-    /// `if (prev != p)`. That is in 6.6 and in lines 9007 to 9038 of 6.12.117's `fair.c`. As to the
-    /// timer: 6.6 tries to set it at each pick, but its `hrtick_start_fair()` does not for a task that
-    /// has had its slice since it got the pCPU (`delta < 0`); 6.12 tries only where the task changes
-    /// (`__set_next_task_fair()`, in line 9037).
+    /// A task that is picked again at the end of its slice is then not protected from woken ones, and runs to the next
+    /// tick. This holds for all versions built with `CONFIG_FAIR_GROUP_SCHED`, as kernels for KVM hosts are:
+    /// `pick_next_task_fair()` calls `set_next_entity()`, which protects, only
+    /// `if (prev != p)`. That is in 6.6 and in lines 9007 to 9038 of 6.12.117's `fair.c`. As to the timer: 6.6 tries to
+    /// set it at each pick, but its `hrtick_start_fair()` does not do so for a task that has had its slice since it got
+    /// the pCPU (`delta < 0`); 6.12 tries only where the task changes (`__set_next_task_fair()`, in line 9037).
     pub slice_at_switch: bool,
-    /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one? So since
-    /// 7.1: `schedule()` no longer begins with `hrtick_clear()`, `hrtick_schedule_exit()` cancels the timer on an idle
+    /// Does the slice timer of a task that left stay, if the pCPU goes on with a single task? It does since 7.1:
+    /// `schedule()` no longer begins with `hrtick_clear()`, `hrtick_schedule_exit()` cancels the timer on an idle
     /// runqueue only, and a single task does not set it anew. A task that sleeps and owes counts as one more task as
-    /// long as it stays queued (`hrtick_start_fair()` looks at `h_nr_queued`). With lazy preemption it decides when a
-    /// wake-up from another pCPU is noticed: at once if the timer has to be set, which takes an interrupt, and when it
-    /// fires if it runs already.
+    /// long as it stays queued (`hrtick_start_fair()` looks at `h_nr_queued`). With lazy preemption the timer decides
+    /// when a wake-up from another pCPU is noticed: at once if the timer has to be set, which takes an interrupt, and
+    /// when it fires if it runs already.
     pub timer_stays: bool,
-    /// Does the task that somebody yields to go next, if it is eligible (`PICK_BUDDY`)?
+    /// Does the task that another yields to go next, if it is eligible (`PICK_BUDDY`)?
     pub pick_buddy: bool,
-    /// Does an eligible task that yields forgo the rest of its slice for good: its vruntime goes on to its
-    /// deadline? One that is not eligible only lets others be picked then. Before, its deadline moved
-    /// by a slice, and its vruntime stayed (79104becf42b, "sched/fair: Forfeit vruntime on yield", in stable
+    /// Does an eligible task that yields forgo the rest of its slice for good, its vruntime moving on to its deadline?
+    /// A task that is not eligible then only lets others be picked. Before, the deadline moved by a slice, and the
+    /// vruntime stayed (79104becf42b, "sched/fair: Forfeit vruntime on yield", in stable
     /// kernels, too).
     pub forfeits_on_yield: bool,
     /// Does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt
     /// (`PREEMPT_LAZY`)?
     pub lazy_preemption: bool,
-    /// Does a pCPU about to idle try to pull only as often as that brings something (`NI_RANDOM`)?
+    /// Does a pCPU about to idle try to pull only as often as that succeeds (`NI_RANDOM`)?
     pub ni_random: bool,
     /// And more often the longer ago its last thousand chances began (`NI_RATE`)?
     pub ni_rate: bool,
-    /// How long a pCPU about to idle takes at most to look for work in one domain: it does not where it idles
+    /// The longest time that a pCPU about to idle takes to look for work in one domain: it does not look if it idles
     /// for less on average (`max_newidle_lb_cost`).
     pub newidle_cost: Nanos,
-    /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it.
+    /// The interval at which a busy pCPU balances; `None`: that of the kernel's domains.
     pub balance_interval: Option<Nanos>,
-    /// A task that ran so recently is not moved (`migration_cost_ns`).
+    /// A task that ran within this time is not moved (`migration_cost_ns`).
     pub migration_cost: Nanos,
 }
 
@@ -93,11 +93,11 @@ impl EevdfParams {
     /// - `6.6`: 6.6.0. 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too). With 8 pCPUs or more
     ///   and 1000 Hz hogs have turns of 4 ms, one tick more than the slice's 3 (2ae891b82695).
     /// - `6.12`: 6.12.117, as Debian has it (linux-source-6.12). With `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices
-    ///   per task, and of what came to 6.12 later, 0.7 ms (turns of 3 ms there), `PICK_BUDDY`,
+    ///   per task, and, of what was backported to 6.12, slices of 0.7 ms (turns of 3 ms there), `PICK_BUDDY`,
     ///   `forfeits_on_yield` and `NI_RANDOM`.
     /// - `7.x`: slice protection of 6.17, lazy preemption (the default of x86 since 7.0), lag bounded by
-    ///   the longest slice (7.0), a timer that ends slices (`HRTICK`, on by default since 7.1) and ghosts
-    ///   that neither hold wake-ups up nor owe more in time (7.1). `PICK_BUDDY` and `NI_RATE` are among the
+    ///   the longest slice (7.0), a timer that ends slices (`HRTICK`, on by default since 7.1) and ghosts that neither
+    ///   hold wake-ups up nor come to owe more with time (7.1). `PICK_BUDDY` and `NI_RATE` are among the
     ///   features of 7.2.13.
     ///
     /// In all of them a slice begins where the task changes (`slice_at_switch`). ftrace of 7.2.13
@@ -167,7 +167,7 @@ impl EevdfParams {
         })
     }
 
-    /// With times so long that they could overflow cut.
+    /// With times cut that are so long that they could overflow.
     pub(super) fn bounded(self) -> Self {
         Self {
             base_slice: self.base_slice.min(LONGEST),
@@ -204,7 +204,7 @@ impl EevdfParams {
 /// The preset that holds if a scenario names none.
 pub const DEFAULT_PRESET: &str = "6.12";
 
-/// The numbers this model stands on: those of the default preset on a host of one pCPU, before they
+/// The numbers this model rests on: those of the default preset on a host of one pCPU, before they
 /// are scaled.
 pub fn parameters() -> Vec<Parameter> {
     let Some(default) = EevdfParams::preset(DEFAULT_PRESET, 1) else {

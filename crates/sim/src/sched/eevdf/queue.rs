@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What lag each task has: the weighted average of the virtual runtimes on one runqueue.
 //!
-//! A task is *eligible* if it has not got more than its share: if its virtual runtime is not beyond
-//! the average, weighted by the tasks' weights. Linux keeps that sum relative to a moving zero to
-//! save bits (`avg_vruntime()`, `entity_eligible()`); with 128 bits it can be kept as it is, and
-//! comparing products instead of quotients makes it exact.
+//! A task is *eligible* if it has not got more than its share, that is, if its virtual runtime is
+//! not beyond the average, weighted by the tasks' weights. Linux keeps that sum relative to a
+//! moving zero to save bits (`avg_vruntime()`, `entity_eligible()`); with 128 bits it can be kept
+//! as it is, and comparing products instead of quotients makes it exact.
 
 use crate::sched::fair::virtual_time;
 use corun_model::Nanos;
 
-/// What one task is to its runqueue.
+/// What a runqueue knows about one task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entity {
     pub(super) weight: u64,
     pub(super) vruntime: i64,
     pub(super) deadline: i64,
-    /// While it is off a runqueue or a ghost: how far it was behind (positive) or ahead of the average.
+    /// While it is on no runqueue or a ghost: how far it was behind (positive) or ahead of the average.
     pub(super) lag: i64,
     pub(super) slice: Nanos,
-    /// Up to which vruntime it may run on as current task.
+    /// Up to which vruntime it is protected as the current task.
     pub(super) protected: i64,
     /// It was moved while ready: its deadline is relative to its vruntime.
     pub(super) relative_deadline: bool,

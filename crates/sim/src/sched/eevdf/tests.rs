@@ -68,7 +68,7 @@ fn shorter_slices_go_first_but_get_no_more() {
     );
 }
 
-/// Ticks each 4 ms and no slice timer (6.6): slices of 0.75 ms last to the tick.
+/// Ticks every 4 ms and no slice timer (6.6): slices of 0.75 ms last to the tick.
 #[test]
 fn without_a_timer_slices_last_to_the_tick() {
     let preset = EevdfParams::preset("6.6", 1).unwrap();
@@ -76,7 +76,7 @@ fn without_a_timer_slices_last_to_the_tick() {
     assert_eq!(seen, [(0, 0), (4000, 1), (8000, 2), (12000, 0), (16000, 1)]);
 }
 
-/// Times between switches of pCPU 0 among three hogs on each of eight pCPUs, us. Ticks cost what they do.
+/// Times between switches of pCPU 0 among three hogs on each of eight pCPUs, us. Ticks have their real cost.
 fn turns_by_ticks(name: &str, slice: Option<Nanos>, hz: u32) -> Vec<u64> {
     let mut params = host("1n1l8c1t", hz);
     params.costs = Costs::default();
@@ -93,8 +93,8 @@ fn turns_by_ticks(name: &str, slice: Option<Nanos>, hz: u32) -> Vec<u64> {
     turns.skip(3).collect()
 }
 
-/// Linux 2ae891b82695: slices of just so many ticks get one more, and 0.7 ms instead of 0.75 makes
-/// that three ticks on eight pCPUs.
+/// Linux 2ae891b82695: slices of a whole number of ticks get one more tick, and 0.7 ms instead of
+/// 0.75 makes three ticks on eight pCPUs.
 #[test]
 fn slices_of_whole_ticks_get_an_extra_one() {
     for (name, slice, hz, turn) in [
@@ -152,7 +152,7 @@ fn runs_of_hogs(preset: EevdfParams) -> Vec<u64> {
     runs.windows(2).map(|w| (w[1].0 - w[0].0) / US).collect()
 }
 
-/// A task that is behind at the end of its slice, because the other's ended later, is picked again. The timer (which
+/// A task that is behind at the end of its slice, because the other's ended late, is picked again. The timer (which
 /// 7.x has by default and the others can have) is not set for it then, so it runs to the next tick, beyond a second
 /// slice.
 #[test]
@@ -174,8 +174,8 @@ fn a_task_picked_again_runs_to_the_tick() {
     }
 }
 
-/// Two tasks hand work to each other, each on its own pCPU beside a hog, so that wake-ups come from
-/// the other pCPU: how long one waits on average, in ns.
+/// Two tasks hand work to each other, each on its own pCPU together with a hog, so that wake-ups
+/// come from the other pCPU: how long one waits on average, in ns.
 fn delay_of_handing(preset: EevdfParams) -> Nanos {
     let params = host("1n1l2c1t", 250);
     let does = |to, first| Does::Hands {
@@ -209,8 +209,8 @@ fn lazy_preemption_waits_for_the_kernel_to_be_entered() {
     assert!(lazy > at_once + 100 * US, "{lazy} against {at_once}");
 }
 
-/// The slice timer of the task that handed over runs on beside the hog, so that the next wake-up need
-/// not set one and is not noticed until it fires.
+/// The slice timer of the task that handed over keeps running while the hog runs, so that the next wake-up need not set
+/// one and is not noticed until it fires.
 #[test]
 fn a_timer_that_stays_delays_wake_ups() {
     let delay = |timer_stays| {
@@ -237,8 +237,8 @@ fn latency(params: EevdfParams, slice: u64) -> u64 {
     light.ready / light.wakeups
 }
 
-/// A woken task waits until the current one's slice is over or it is beyond its share; one with a
-/// shorter slice need not wait that long.
+/// A woken task waits until the current one's slice is over or the current one is beyond its share;
+/// a task with a shorter slice need not wait that long.
 #[test]
 fn short_slices_preempt() {
     // Each slice of the hogs is protected, whether they are picked again or anew.
@@ -262,8 +262,8 @@ fn short_slices_preempt() {
     assert!(without > 2 * short, "{without} against {short}");
 }
 
-/// Since 6.6 busy pCPUs do not even out numbers (`sibling_imbalance()`), and 17 hogs on one node and 15 on
-/// another are put up with (`imbalance_pct`): three of the 17 share a pCPU, in turns.
+/// Since 6.6 busy pCPUs do not even out numbers (`sibling_imbalance()`), and 17 hogs on one node and 15 on another are
+/// tolerated (`imbalance_pct`): three of the 17 share a pCPU, in turns.
 #[test]
 fn hogs_spread_evenly() {
     shared::hogs_spread_evenly("7.x", 250, 0.2, |params| eevdf("7.x", params));
@@ -290,8 +290,8 @@ fn the_odd_hog_goes_round() {
     assert!(migrations > 20, "{migrations}");
 }
 
-/// Four equal hogs share the three pCPUs that one of ten times their weight leaves: the mean load of the four pCPUs is
-/// more than two of them have together.
+/// Four equal hogs share the three pCPUs that one of ten times their weight leaves, although the mean load of the four
+/// pCPUs is more than two of the hogs make up together.
 #[test]
 fn equals_take_turns_beside_a_heavy_hog() {
     for name in EevdfParams::PRESETS {
@@ -309,7 +309,7 @@ fn equals_take_turns_beside_a_heavy_hog() {
 }
 
 /// Three hogs on two pCPUs, and two tasks that wake up for 50 us every few seconds and owe when they go back
-/// to sleep: as soon as they have no debt any more they are no weight either, and balancing goes on.
+/// to sleep: as soon as they have no debt any more they no longer weigh anything, and balancing goes on.
 #[test]
 fn the_odd_hog_goes_round_beside_tasks_that_sleep_owing() {
     let params = host("1n1l2c1t", 250);
@@ -332,7 +332,7 @@ fn the_odd_hog_goes_round_beside_tasks_that_sleep_owing() {
     }
 }
 
-/// Two tasks that hand work to each other keep doing so beside a hog on each pCPU.
+/// Two tasks that hand work to each other keep doing so with a hog on each pCPU.
 #[test]
 fn a_ping_pong_is_not_starved_by_hogs() {
     let params = host("1n1l2c1t", 250);
@@ -349,9 +349,9 @@ fn a_ping_pong_is_not_starved_by_hogs() {
     assert!(outcome.tasks[0].2.wakeups > 1000, "{:?}", outcome.tasks[0]);
 }
 
-/// Two caches of two cores. pCPU 2 has a hog that stays and one that may use pCPU 1, too, which ends
-/// its own work at some time. If that is not while the latter waits, pCPU 0, the first idle one,
-/// balances for both: what it may not take itself its neighbour gets (`LBF_DST_PINNED`).
+/// Two caches of two cores. pCPU 2 has a hog that stays and one that may also use pCPU 1, which ends its own work at
+/// some time. If the second hog is not waiting at that moment, pCPU 0, the first idle one, balances for both: its
+/// neighbour gets what it may not take itself (`LBF_DST_PINNED`).
 #[test]
 fn what_the_balancing_pcpu_may_not_take_its_neighbour_gets() {
     let params = host("1n2l2c1t", 250);
@@ -369,7 +369,7 @@ fn what_the_balancing_pcpu_may_not_take_its_neighbour_gets() {
     }
 }
 
-/// Asked for under 6.6, which has no slices per task, a slice is not honoured.
+/// A slice that a task asks for is not honoured under 6.6, which has no slices per task.
 #[test]
 fn slices_per_task_came_with_6_12() {
     let runs = |name| {
@@ -405,9 +405,9 @@ proptest! {
     fn random_loads_are_served(scene in shared::scenes(), preset in 0usize..EevdfParams::PRESETS.len()) {
         let patience = match (scene.is_free(), scene.is_equal()) {
             (true, _) => 600 * MS,
-            // Intervals that affinity made long are the limit.
+            // Balancing intervals that affinity lengthened are the limit.
             (false, true) => 1200 * MS,
-            // Linux balances load, not waiting tasks: one of little weight may be overlooked.
+            // Linux balances load, not waiting tasks: a task of little weight may be overlooked.
             _ => Nanos::MAX,
         };
         shared::is_served(scene, patience, |params| eevdf(EevdfParams::PRESETS[preset], params))?;

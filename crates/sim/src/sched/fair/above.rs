@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the fair class is told of a higher one ([`rr`](crate::sched::rr)) that uses its pCPUs.
+//! What the fair class is told about a higher class ([`rr`](crate::sched::rr)) that uses its pCPUs.
 
 use super::{Fair, Order};
 use crate::host::Host;
@@ -25,7 +25,7 @@ impl<O: Order> Fair<O> {
         self.books.rq_mut(cpu).book_above(time, now);
     }
 
-    /// A higher class has `cpu` from now on; the current task waits for its return.
+    /// A higher class has `cpu` from now on; the current task waits until the pCPU comes back.
     pub(crate) fn step_aside(&mut self, host: &mut Host, cpu: PcpuId) {
         let now = host.now();
         self.update(cpu, now);

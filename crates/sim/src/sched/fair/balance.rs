@@ -2,16 +2,16 @@
 //! When load is balanced (`rebalance_domains()`, `load_balance()`).
 //!
 //! Each pCPU balances each of its domains at intervals, on behalf of its group: seldom while it is
-//! busy, often while it idles, and when it begins to ([`super::idle`]).
+//! busy, often while it idles, and when it begins to idle ([`super::idle`]).
 //! Where the running task is the one to move, repeated failure leads to active balancing.
 //!
-//! Affinity: what may not go to the balancing pCPU may go to others of its group
-//! (`LBF_DST_PINNED`); if all of a runqueue has to stay, it is left out and the next busiest is
-//! tried (`LBF_ALL_PINNED`); and where some had to stay, the level above takes the group for
-//! imbalanced, so that others help themselves (`LBF_SOME_PINNED`).
+//! Affinity: tasks that may not go to the balancing pCPU may go to others of its group
+//! (`LBF_DST_PINNED`); if all tasks of a runqueue have to stay, it is left out and the next busiest
+//! is tried (`LBF_ALL_PINNED`); and where some had to stay, the level above considers the group
+//! imbalanced, so that other groups pull from it (`LBF_SOME_PINNED`).
 //!
-//! Simplified: the cost of a pull is not measured, since it takes no time here, so 5.5+ always
-//! tries.
+//! Simplified: the cost of a pull is not measured, since it takes no time here, so 5.5 and later
+//! always try.
 
 use super::decay::Average;
 use super::domains::{Kind, Level};
@@ -42,7 +42,7 @@ pub(super) enum Tried {
     NotOurs,
     /// There was nothing to move.
     Nothing,
-    /// There was, but nothing could be moved.
+    /// There was something to move, but nothing could be moved.
     InVain,
     /// The pCPU got something.
     Got,
@@ -55,7 +55,7 @@ pub(super) struct Busiest {
     pub(super) amount: Amount,
 }
 
-/// Affinity may make a pCPU balance that seldom (`MAX_PINNED_INTERVAL`).
+/// The longest interval that affinity may make a pCPU balance at (`MAX_PINNED_INTERVAL`).
 const MAX_PINNED_INTERVAL: Nanos = 512 * MS;
 
 impl<O: Order> Fair<O> {
@@ -73,7 +73,7 @@ impl<O: Order> Fair<O> {
         self.balance_for_idle(host);
     }
 
-    /// Is another pCPU busy beside `cpu` among those that share its LLC? Then they may have to spread
+    /// Is another of the pCPUs that share the LLC of `cpu` busy, too? Then their tasks may have to spread
     /// (`nr_busy_cpus` in `nohz_balancer_kick()`, 4.x to 7.x).
     fn two_are_busy(&self, cpu: PcpuId) -> bool {
         let idle = self.crowds.idle();
@@ -102,7 +102,7 @@ impl<O: Order> Fair<O> {
             }
             let interval = self.interval(cpu, n, &level, idle);
             next = next.min(self.domains.memory(cpu, n).last + interval);
-            // Wider domains are its business, too (`continue_balancing`).
+            // Then wider domains are not up to this pCPU either (`continue_balancing`).
             if tried == Tried::NotOurs {
                 break;
             }
@@ -117,7 +117,8 @@ impl<O: Order> Fair<O> {
         let own = self.domains.memory(cpu, n).interval;
         let interval = match (idle, self.tuning.balance_interval) {
             (Idle::No, Some(interval)) => interval,
-            // Since 5.10 a little less, so that the levels' intervals are no multiples.
+            // Since 5.10 a little less, so that the levels' intervals are not multiples of each
+            // other.
             (Idle::No, None) if self.tuning.generation == Generation::Linux6 => {
                 (own * level.busy_factor).saturating_sub(self.tick)
             }
@@ -153,7 +154,7 @@ impl<O: Order> Fair<O> {
             return Tried::Nothing;
         };
         if idle != Idle::Soon && self.balances_for(cpu, &level) != cpu {
-            // As if it were balanced.
+            // The kernel then goes on as if the domain were balanced.
             if self.retargets() {
                 self.domains.set_imbalanced(cpu, n, false);
             }
@@ -178,7 +179,7 @@ impl<O: Order> Fair<O> {
             return Tried::Nothing;
         }
         let mut out = PcpuSet::default();
-        // Every turn leaves one more pCPU out, all of whose tasks are bound to other pCPUs.
+        // Every iteration leaves one more pCPU out, all of whose tasks are bound to other pCPUs.
         loop {
             let Some(busiest) = self.busiest_group(cpu, &level, idle, &out) else {
                 // Balanced, whether or not affinity played a part.
@@ -214,7 +215,7 @@ impl<O: Order> Fair<O> {
         Tried::Nothing
     }
 
-    /// Tasks came: the domain is looked at again after its least interval.
+    /// Tasks came: the domain is looked at again after its shortest interval.
     fn got(&mut self, cpu: PcpuId, n: usize, least: Nanos, idle: Idle) {
         let keeps = idle == Idle::Soon && self.is_old();
         let memory = self.domains.memory(cpu, n);
@@ -240,7 +241,7 @@ impl<O: Order> Fair<O> {
     }
 
     /// Moves tasks from one runqueue to the balancing pCPU, and those that may not go there to
-    /// others of its group, one pCPU after the other; these are left out from then on.
+    /// others of its group, one pCPU after the other. These pCPUs are left out from then on.
     fn move_from(
         &mut self,
         host: &mut Host,
@@ -316,7 +317,7 @@ impl<O: Order> Fair<O> {
     }
 
     /// The pCPU that balances on behalf of the group of `cpu`: its first idle pCPU, else its first.
-    /// Since 6.6 a pCPU of an idle core before others, but among the threads of a core
+    /// Since 6.6 a pCPU of an idle core goes before others, except among the threads of a core
     /// (`should_we_balance()`).
     fn balances_for(&self, cpu: PcpuId, level: &Level) -> PcpuId {
         let group = level.group_of(cpu);

@@ -2,32 +2,32 @@
 //! How much of each period a cgroup may have (`cpu.max`, `cpu.max.burst`): the accounts of CFS bandwidth
 //! control.
 //!
-//! A limited cgroup has a *pool* of runtime, which a timer fills each period, and on each pCPU something
-//! *local* that was taken from the pool, 5 ms at a time. What its tasks run there comes off that. Where it is
-//! used up and the pool has nothing left, the cgroup is throttled on this pCPU until the pool is filled; what
-//! ran too long until that was noticed, at the next tick or switch, is owed and comes off the next period.
+//! A limited cgroup has a *pool* of runtime, which a timer fills each period, and on each pCPU *local* runtime that was
+//! taken from the pool, 5 ms at a time. What its tasks run there comes off the local runtime. Where that is used up and
+//! the pool is empty, the cgroup is throttled on this pCPU until the pool is filled; what its tasks ran too long until
+//! that was noticed, at the next tick or switch, is owed and comes off the next period.
 //! This file has the accounts only; [`throttle`](super::throttle) takes tasks off their runqueues and back.
 //!
-//! Followed, by `kernel/sched/fair.c` of 5.7 and of 6.12 (which have the same but for what is said below):
+//! Modelled after `kernel/sched/fair.c` of 5.7 and of 6.12 (which are the same except as noted below):
 //! `account_cfs_rq_runtime()` and `assign_cfs_rq_runtime()` ([`Bandwidth::charge`]), `check_enqueue_throttle()`
 //! ([`Bandwidth::enter`]), `return_cfs_rq_runtime()` ([`Bandwidth::leave`]), `check_cfs_rq_runtime()` and
 //! `throttle_cfs_rq()` ([`Bandwidth::check`]), `start_cfs_bandwidth()`, `do_sched_cfs_period_timer()`
 //! ([`Bandwidth::period_over`]), `do_sched_cfs_slack_timer()` ([`Bandwidth::slack_over`]),
 //! `distribute_cfs_runtime()`, `__refill_cfs_bandwidth_runtime()` of 6.12, with the burst.
 //!
-//! - A cgroup that is throttled on a pCPU gets what it owes there and 1 ns, in the order of being throttled, until the
-//!   pool is empty.
-//! - A cgroup of which no task is left on a pCPU gives back what it has there beyond 1 ms. If others of it are
-//!   throttled and there is more than a slice by then, they have it 5 ms later, unless a period ends by then.
+//! - When the pool is filled, a cgroup gets on each pCPU where it is throttled what it owes there and 1 ns, in the
+//!   order of being throttled, until the pool is empty.
+//! - A cgroup of which no task is left on a pCPU gives back what it has there beyond 1 ms. If it is throttled on other
+//!   pCPUs and the pool then has more than a slice, these get it 5 ms later, unless a period ends by then.
 //! - Local runtime does not expire at the end of a period, as it did for some versions before 5.4 (512ac999d275
 //!   to de53fd7aedb1: kubernetes/kubernetes#67577).
-//! - The timer stops after a period in which nobody took anything. It goes on in step: by one clock for all cgroups in
-//!   5.7, with a phase of its own for each in 6.12 ("so that timers interleave").
+//! - The timer stops after a period in which no runtime was taken. It goes on in its old phase, which is the same for
+//!   all cgroups in 5.7 and each one's own in 6.12 ("so that timers interleave").
 //!
-//! Left out: that a timer which fires too often makes periods longer, settings that change, the time that
-//! timers and IPIs take. Kernels before 3.2 have no quotas; here they have these, so that `cfs` with the
-//! preset of 2.6.33 can be compared with others on a host with quotas. The same goes for bursts (5.14).
-//! Since 6.18 a task is throttled on its way out of the kernel only, which vCPUs are on all the time.
+//! Left out: that the kernel makes periods longer if the timer fires too often, settings that change, the time that
+//! timers and IPIs take. Kernels before 3.2 have no quotas; here they have these, so that `cfs` with the preset of
+//! 2.6.33 can be compared with others on a host with quotas. The same goes for bursts (5.14). Since 6.18 a task is
+//! throttled only on its way out of the kernel, a way that vCPUs take all the time.
 
 #[cfg(test)]
 mod tests;
@@ -36,16 +36,16 @@ use crate::load::{Cgroups, Quota};
 use crate::rng::Rng;
 use corun_model::{Nanos, Parameter, PcpuId, TaskId, Value, time::MS};
 
-/// So much is taken from the pool at once (`sched_cfs_bandwidth_slice_us`).
+/// How much is taken from the pool at once (`sched_cfs_bandwidth_slice_us`).
 const SLICE: Nanos = 5 * MS;
 /// What is not given back (`min_cfs_rq_runtime`).
 const KEPT: Nanos = MS;
-/// How long it is waited for more that is given back (`cfs_bandwidth_slack_period`).
+/// How long the timer waits for more to be given back (`cfs_bandwidth_slack_period`).
 const SLACK_WAIT: Nanos = 5 * MS;
-/// A cgroup that is throttled so shortly before a new period waits for that (`min_bandwidth_expiration`).
+/// If a new period begins within this time, a throttled cgroup waits for that (`min_bandwidth_expiration`).
 const SOON: Nanos = 2 * MS;
 
-/// The numbers that quotas stand on; what is said of cgroups is said in scenarios.
+/// The numbers that quotas rest on; cgroups' own settings are in scenarios.
 pub(crate) fn parameters() -> Vec<Parameter> {
     let of = |key, meaning, time, source| {
         Parameter::new(key, meaning, Value::Time(time), source, "fixed in Linux")
@@ -89,7 +89,7 @@ struct Local {
     /// Its tasks that are on the runqueue, or would be if it were not throttled itself.
     members: u32,
     throttled: bool,
-    /// Those of them that it keeps out.
+    /// Its tasks that it keeps out.
     parked: Vec<TaskId>,
 }
 
@@ -106,7 +106,7 @@ struct Account {
     /// When the pool is filled next; the timer runs only if it is `active`.
     next: Nanos,
     active: bool,
-    /// Has nobody taken anything since it was filled?
+    /// Has nothing been taken since it was filled?
     idle: bool,
     slack_timer: bool,
 }
@@ -127,15 +127,15 @@ pub(super) enum Ask {
     Set(Timer, Nanos),
 }
 
-/// The place of a cgroup that tasks are in: those of VMs come first, in their order, then those of single vCPUs.
+/// The place of a cgroup that has tasks: VMs' cgroups come first, in the VMs' order, then those of single vCPUs.
 pub(super) type Leaf = usize;
 
 /// All accounts.
 #[derive(Clone, Debug)]
 pub(super) struct Bandwidth {
     accounts: Vec<Account>,
-    /// By leaf: the limited cgroups around its tasks, itself included, inner ones first; and how many cgroups each is out
-    /// from the VM's own, `None`: it is within that.
+    /// By leaf: the limited cgroups around its tasks, itself included, inner ones first; and how many cgroups out from
+    /// the VM's own each is (`None`: it is within that).
     paths: Vec<Vec<Pool>>,
     levels: Vec<Vec<Option<usize>>>,
     asks: Vec<Ask>,
@@ -144,7 +144,7 @@ pub(super) struct Bandwidth {
 }
 
 impl Account {
-    /// That of the cgroup in place `pool`. Do timers `interleave`?
+    /// The account of the cgroup in place `pool`. Do timers `interleave`?
     fn new(quota: Quota, pool: Pool, pcpus: usize, interleave: bool) -> Self {
         let phase = match interleave {
             // The scheduler knows no seed.
@@ -172,7 +172,7 @@ impl Account {
         self.runtime = self.runtime.saturating_add(self.quota.time).min(most);
     }
 
-    /// `distribute_cfs_runtime()`: the pCPUs where it may run again.
+    /// `distribute_cfs_runtime()`: returns the pCPUs where the cgroup may run again.
     fn distribute(&mut self) -> Vec<PcpuId> {
         let mut freed = Vec::new();
         for cpu in &self.throttled {
@@ -226,7 +226,7 @@ impl Bandwidth {
         })
     }
 
-    /// One more vCPU of this VM with such a cgroup to itself: its leaf.
+    /// One more vCPU of this VM, with a cgroup of its own that has this quota; returns its leaf.
     pub(super) fn add_vcpu(&mut self, vm: usize, quota: Quota) -> Leaf {
         let pool = self.accounts.len();
         let account = Account::new(quota, pool, self.pcpus, self.interleave);
@@ -240,7 +240,7 @@ impl Bandwidth {
         self.paths.len() - 1
     }
 
-    /// What is to be done by now.
+    /// What is to be done since the last call.
     pub(super) fn asks(&mut self) -> Vec<Ask> {
         std::mem::take(&mut self.asks)
     }
@@ -250,7 +250,7 @@ impl Bandwidth {
         self.paths.get(leaf).map_or(&[], Vec::as_slice)
     }
 
-    /// How many cgroups `pool`, which is around the leaf, is out from the VM's own; `None`: it is a vCPU's own.
+    /// How many cgroups out from the VM's own the `pool` around the leaf is; `None`: it is a vCPU's own.
     pub(super) fn level(&self, leaf: Leaf, pool: Pool) -> Option<usize> {
         let at = self.path(leaf).iter().position(|&other| other == pool);
         at.map_or(Some(0), |at| self.levels[leaf][at])
@@ -274,13 +274,12 @@ impl Bandwidth {
         }
     }
 
-    /// A task of the leaf joins the runqueue of `cpu`, or would if the answer were not a cgroup that is
-    /// throttled there.
+    /// A task of the leaf joins the runqueue of `cpu`, unless a cgroup around it is throttled there: returns that one.
     pub(super) fn enter(&mut self, leaf: Leaf, cpu: PcpuId, now: Nanos) -> Option<Pool> {
         self.enter_from(leaf, 0, cpu, now)
     }
 
-    /// The same for one that `inner` kept out until now.
+    /// The same for a task that `inner` kept out until now.
     pub(super) fn rise(
         &mut self,
         leaf: Leaf,
@@ -312,7 +311,7 @@ impl Bandwidth {
         self.leave_from(leaf, 0, cpu, now);
     }
 
-    /// The same for one that `inner` keeps out from now on.
+    /// The same for a task that `inner` keeps out from now on.
     pub(super) fn sink(&mut self, leaf: Leaf, inner: Pool, cpu: PcpuId, now: Nanos) {
         self.leave_from(leaf, self.level_around(leaf, inner), cpu, now);
     }
@@ -334,8 +333,8 @@ impl Bandwidth {
         path.position(|&pool| pool == inner).map_or(0, |at| at + 1)
     }
 
-    /// The pCPU looks at the cgroups around the leaf that it ran: those that have nothing left are throttled
-    /// from now on.
+    /// The pCPU checks the cgroups around the leaf that it ran: those without runtime left are throttled from now on,
+    /// and returned.
     pub(super) fn check(&mut self, leaf: Leaf, cpu: PcpuId, now: Nanos) -> Vec<Pool> {
         let mut throttled = Vec::new();
         for at in 0..self.path(leaf).len() {
@@ -348,7 +347,7 @@ impl Bandwidth {
         throttled
     }
 
-    /// Throttles a cgroup on `cpu`, unless something came into its pool meanwhile.
+    /// Throttles a cgroup on `cpu`, unless its pool got something meanwhile.
     fn throttle(&mut self, pool: Pool, cpu: PcpuId, now: Nanos) -> bool {
         if self.assign(pool, cpu, 1, now) {
             return false;
@@ -359,7 +358,7 @@ impl Bandwidth {
         true
     }
 
-    /// Takes from the pool, so that `cpu` has `wanted` if there is enough. False if it has nothing then.
+    /// Takes from the pool, so that `cpu` has `wanted` if there is enough. False if `cpu` has nothing afterwards.
     fn assign(&mut self, pool: Pool, cpu: PcpuId, wanted: Nanos, now: Nanos) -> bool {
         self.start(pool, now);
         let account = &mut self.accounts[pool];
@@ -374,7 +373,7 @@ impl Bandwidth {
         local.left > 0
     }
 
-    /// Sees to it that the pool is filled.
+    /// Makes sure that the timer that fills the pool is set.
     fn start(&mut self, pool: Pool, now: Nanos) {
         let account = &mut self.accounts[pool];
         if std::mem::replace(&mut account.active, true) {
@@ -387,7 +386,7 @@ impl Bandwidth {
         self.asks.push(Ask::Set(Timer::Period(pool), account.next));
     }
 
-    /// Nobody of a cgroup is left on `cpu`: others may have what it has there.
+    /// No task of a cgroup is left on `cpu`: other pCPUs may have what it has there.
     fn give_back(&mut self, pool: Pool, cpu: PcpuId, now: Nanos) {
         let account = &mut self.accounts[pool];
         let local = &mut account.local[cpu.index()];
@@ -407,7 +406,7 @@ impl Bandwidth {
         }
     }
 
-    /// A period of the cgroup is over: the pCPUs where it may run again.
+    /// A period of the cgroup is over: returns the pCPUs where it may run again.
     pub(super) fn period_over(&mut self, pool: Pool) -> Vec<PcpuId> {
         let Some(account) = self.accounts.get_mut(pool) else {
             return Vec::new();
@@ -425,7 +424,8 @@ impl Bandwidth {
         freed
     }
 
-    /// The time to wait for what is given back is over: the pCPUs where the cgroup may run again.
+    /// The time to wait for more to be given back is over: returns the pCPUs where the cgroup may
+    /// run again.
     pub(super) fn slack_over(&mut self, pool: Pool, now: Nanos) -> Vec<PcpuId> {
         let Some(account) = self.accounts.get_mut(pool) else {
             return Vec::new();
@@ -442,7 +442,7 @@ impl Bandwidth {
         self.accounts[pool].local[cpu.index()].parked.push(task);
     }
 
-    /// The cgroup is not throttled on `cpu` any more: those that it kept out.
+    /// The cgroup is not throttled on `cpu` any more: returns the tasks that it kept out.
     pub(super) fn unthrottle(&mut self, pool: Pool, cpu: PcpuId) -> Vec<TaskId> {
         let account = &mut self.accounts[pool];
         account.throttled.retain(|other| *other != cpu);

@@ -2,43 +2,45 @@
 //! Dynamic time-slice (DT) co-scheduling, as its paper did it to CFS: Sukwong and Kim, "Is
 //! Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011, §5.2.2 and Algorithm 3.
 //!
-//! In the paper vCPUs are placed by balance scheduling ([`siblings`](super::siblings)), so that a
-//! runqueue has one of a VM at most. When CFS gives the first of them its turn, each pCPU on whose
-//! runqueue another one waits is interrupted (`resched_cpu()`) and picks that instead of the task with
-//! the least virtual runtime (the paper's change to `pick_next_entity()`). Where siblings may share a
-//! runqueue, the one that is given its turn calls those elsewhere. There are no slots and no pCPU is kept
-//! free. Virtual runtime is charged as ever and nothing else is kept account of, as in the paper.
+//! In the paper vCPUs are placed by balance scheduling ([`siblings`](super::siblings)), so that a runqueue has at most
+//! one vCPU of a VM. When CFS gives the first vCPU of a VM its turn, each pCPU on whose runqueue a sibling waits is
+//! interrupted (`resched_cpu()`) and picks that sibling instead of the task with the least virtual runtime (the paper's
+//! change to `pick_next_entity()`). Where siblings may share a runqueue, the one that is given its turn calls those on
+//! other runqueues. There are no slots and no pCPU is kept free. Virtual runtime is charged as ever and nothing else is
+//! kept account of, as in the paper.
 //!
 //! What the paper leaves open, as we read it:
 //!
-//! - *First* is a vCPU that is given a pCPU in fair order, which it had not, while none of its VM leads. It
-//!   leads until its turn is over, or its slice if nobody takes the pCPU from it then. Siblings may run
-//!   already: Algorithm 3 calls those that do not. A vCPU that is called is not first, so a call makes no
+//! - *First* is a vCPU that is given a pCPU in fair order, which it did not have before, while no vCPU of its VM leads.
+//!   It leads until its turn is over, or until its slice is over if nobody takes the pCPU from it then. Siblings may
+//!   run already: Algorithm 3 calls those that do not. A vCPU that is called is not first, so a call makes no
 //!   further calls.
-//! - A call holds until the sibling is given the pCPU, blocks or is moved, or as long as the leader leads.
-//!   It is answered once: how long the sibling then runs is for CFS to say.
+//! - A call holds until the sibling is given the pCPU, blocks or is moved, or until the leader stops leading. It is
+//!   answered once: how long the sibling then runs is up to CFS.
 //! - Where two gangs are called to one pCPU, the lower virtual runtime goes first and the other call
 //!   stays.
 //! - Siblings that wake up later are not called: they were not runnable.
 //! - Algorithm 3 calls every sibling, "only when the scheduler normally selects the first", and "as a result, we still
-//!   preserve fairness among VMs". So a call waits while the sibling is further ahead of somebody there than by 32
-//!   slices, as under corun's dispatcher (assumed: shares are kept in the long run). That is between gangs, of which
-//!   each gets by its own calls what it loses by others'. Beside one that has no siblings it waits while the sibling is
-//!   ahead by more than four slices: where ticks are in step, calls take each of its turns, and it is behind without
-//!   end, since what it waits for it loses when it sleeps or is moved. Beside one that woke and has
-//!   not had a slice since, it waits while the sibling is ahead by the granularity within which
-//!   `pick_next_entity()` lets others say which should be next "if it's not unfair"
-//!   (`wakeup_preempt_entity()`): what a sleeper is owed is bounded, so that it would lose for good what it waits for calls. Without that, a VM that computes
-//!   takes all its pCPUs back from one whose vCPUs wake each other as soon as one of those blocks.
+//!   preserve fairness among VMs". So a call waits while the sibling is ahead of a task there by more than 32 slices,
+//!   as under corun's dispatcher (assumed: shares are kept in the long run). That bound is between gangs, each of which
+//!   gains by its own calls what it loses by others'. Against a task that has no siblings, a call waits while the
+//!   sibling is ahead by more than four slices: where ticks are in step, calls take each of that task's turns, and it
+//!   stays behind without end, since it loses what it is owed when it sleeps or is moved. Against a task that woke and
+//!   has not had a slice since, a call waits while the sibling is ahead by the granularity within which
+//!   `pick_next_entity()` lets others say which should be next "if it's not unfair" (`wakeup_preempt_entity()`): what a
+//!   sleeper is owed is bounded, so it would never get back what calls take from it. Without that rule, a VM that
+//!   computes takes all its pCPUs back from a VM whose vCPUs wake each other as soon as one of those blocks.
 
 use super::gang::State;
 use super::{Fair, Order, RunqueueAccounts};
 use crate::host::Host;
 use corun_model::{Nanos, PcpuId, TaskId};
 
-/// So many slices ahead a sibling is called in vain, as under corun's dispatcher (dispatcher/gang_pick.h).
+/// A sibling that is ahead by more slices than this is called in vain, as under corun's dispatcher
+/// (dispatcher/gang_pick.h).
 const LEAD: u64 = 32;
-/// The same beside one that has no siblings. A tick rounds a turn up to two or three slices, which must not end calls.
+/// The same against a task that has no siblings. A tick rounds a turn up to two or three slices, which must not end
+/// calls.
 const LEAD_BESIDE_LONE: u64 = 4;
 
 /// A VM whose siblings were called.
@@ -79,7 +81,7 @@ impl Calls {
         self.woken.push(false);
     }
 
-    /// `task` wakes, or has had a slice.
+    /// Notes that `task` wakes, or has had a slice.
     pub(super) fn is_woken(&mut self, task: TaskId, woken: bool) {
         self.woken[task.index()] = woken;
     }
@@ -106,8 +108,8 @@ impl Calls {
         })
     }
 
-    /// The vCPU that is called to `cpu`, if that is fair; of several the one that had least. `alone`: has a task no
-    /// siblings?
+    /// The vCPU that is called to `cpu`, if that is fair; of several the one that is furthest behind. `alone`: does a
+    /// task have no siblings?
     pub(super) fn first(
         &self,
         cpu: PcpuId,
@@ -128,7 +130,7 @@ impl Calls {
         self.called[cpu.index()].retain(|(_, called)| *called != task);
     }
 
-    /// The turn of `task` is over: if it leads, nobody is called any more.
+    /// The turn of `task` is over: if it leads, its calls end.
     pub(super) fn turn_ends(&mut self, task: TaskId) {
         let Some(vm) = self.leads[task.index()].take() else {
             return;
@@ -180,7 +182,7 @@ impl<O: Order> Fair<O> {
         calls.begin(vm, task, until);
         for sibling in &self.siblings[vm] {
             let waits = |there: &PcpuId| self.books.rq(*there).current != Some(*sibling);
-            // Those on `cpu` are about to lose it, or wait for it as `task` did.
+            // Siblings on `cpu` itself are about to lose it, or wait for it as `task` did.
             let there = self.books.task(*sibling).on.filter(|there| *there != cpu);
             if let Some(there) = there.filter(waits) {
                 calls.call(vm, *sibling, there);

@@ -3,10 +3,9 @@
 //! `calculate_imbalance()`, `fix_small_imbalance()`).
 //!
 //! A group's load is the sum of its pCPUs' loads, each taken high for the own group and low for the
-//! others, between the present one and one averaged over ticks. All pCPUs have the same capacity but
-//! for what real-time tasks take of it, so that a mean load is load per whole pCPU ([`WHOLE`]). In 2.6.33
-//! that of an SMT thread is its part of a core's [`CORE`](super::state::CORE), so that a core has room for
-//! one task.
+//! others, between the present one and one averaged over ticks. All pCPUs have the same capacity except for what
+//! real-time tasks take of it, so that a mean load is load per whole pCPU ([`WHOLE`]). In 2.6.33 the capacity of an SMT
+//! thread is its part of a core's [`CORE`](super::state::CORE), so that a core has room for one task.
 //!
 //! The last step is what keeps hogs that do not divide evenly on the move: with 5 on 4 pCPUs, an
 //! imbalance below one task is rounded up to one (`fix_small_imbalance()`).
@@ -21,7 +20,7 @@ use super::{Fair, Order};
 use corun_model::{PcpuId, PcpuSet};
 use std::ops::Range;
 
-/// What is known of a group.
+/// What is known about a group.
 #[derive(Clone, Debug)]
 struct Group {
     pcpus: Range<u32>,
@@ -31,7 +30,7 @@ struct Group {
     nr: u64,
     idle: u64,
     util: u64,
-    /// Sum of loads as balancing sees them, and as they are.
+    /// Sum of loads as balancing sees them, and as they really are.
     load: u64,
     weighted: u64,
     /// Members that it has room for.
@@ -50,13 +49,13 @@ impl Group {
         self.weighted / self.nr.max(1)
     }
 
-    /// Has it room for one more (`group_has_capacity()`)?
+    /// Does it have room for one more task (`group_has_capacity()`)?
     fn has_room(&self, level: &Level) -> bool {
         self.nr < self.size || self.size * FULL * 100 > self.util * level.imbalance_pct
     }
 }
 
-/// What is known of a domain.
+/// What is known about a domain.
 struct Survey {
     /// The group of the pCPU that balances.
     own: Group,
@@ -65,7 +64,7 @@ struct Survey {
     busiest: Option<Group>,
 }
 
-/// Which of the averages of load counts, 0: the present one.
+/// Which of the load averages counts; 0: the present load.
 fn index(level: &Level, idle: Idle) -> usize {
     match idle {
         Idle::No => level.busy_idx,
@@ -84,7 +83,7 @@ impl<O: Order> Fair<O> {
     ) -> Option<Busiest> {
         let Survey { own, mean, busiest } = self.survey(cpu, level, idle, left_out)?;
         let busiest = busiest.filter(|group| group.nr > 0)?;
-        // Where affinity is in the way, comparing means is of no use.
+        // Where affinity is in the way, comparing means does not help.
         let pinned = !self.is_old() && busiest.imbalanced;
         let room = !self.is_old() && idle != Idle::No && own.has_room(level) && busiest.overloaded;
         if !pinned && !room && self.balanced_by_load(&own, &busiest, mean, level, idle) {
@@ -123,7 +122,7 @@ impl<O: Order> Fair<O> {
             if level.prefer_sibling && self.is_old() {
                 group.capacity = group.capacity.min(1);
             } else if level.prefer_sibling && own.has_room(level) && group.nr > own.nr + 1 {
-                // Two more than the own one has are too many: since 4.12 (05b40e057734).
+                // Since 4.12 two tasks more than the own group has are too many (05b40e057734).
                 (group.overloaded, group.imbalanced) = (true, false);
             }
             if self.busier(&group, busiest.as_ref()) {
@@ -137,21 +136,21 @@ impl<O: Order> Fair<O> {
         })
     }
 
-    /// Are groups of this level single pCPUs whose loads are their present weights? Then those with one task
-    /// at most have nothing to give away.
+    /// Are groups of this level single pCPUs whose loads are their present weights? Then groups with at most one task
+    /// have nothing to give away.
     fn is_flat(&self, level: &Level, idle: Idle) -> bool {
         let whole = !self.shared_above && self.domains.core_of(PcpuId(0)).len() == 1;
         self.is_old() && level.group == 1 && index(level, idle) == 0 && whole
     }
 
-    /// The same, on a large host faster: looks only at pCPUs that somebody waits for.
+    /// The same, faster on a large host: looks only at pCPUs that a task waits for.
     fn survey_flat(&self, cpu: PcpuId, level: &Level, idle: Idle) -> Survey {
         let domain = level.domain(cpu);
         let others = self.crowds.waited_for().iter();
         let others = others.filter(|other| *other != cpu && domain.contains(&other.0));
-        // Those that wait may all be of a higher class.
+        // The waiting tasks may all be of a higher class.
         let others = others.filter(|other| self.books.weight(*other) > 0);
-        // Of equals the first one behind the own, as in `Level::groups`.
+        // Of equals, the first one behind the own pCPU, as in `Level::groups`.
         let behind = |other: PcpuId| (other.0 + level.span - cpu.0) % level.span;
         let at = others.max_by(|&a, &b| {
             let weights = self.books.weight(a).cmp(&self.books.weight(b));
@@ -329,8 +328,8 @@ mod tests {
     use crate::testing::host;
     use proptest::prelude::*;
 
-    /// A host of two caches with 2.6.33 on it, where pCPUs have these tasks of this class, of these weights
-    /// in all, and these of a higher one.
+    /// A host of two caches under 2.6.33. Each pCPU has so many tasks of this class, with this total weight, and so
+    /// many of a higher class.
     fn with(queues: &[(u32, u64, u32)]) -> Fair<CfsOrder> {
         let params = host("1n2l8c1t", 1000);
         let mut cfs = fair(CfsParams::preset("2.6.33", 16).unwrap(), &params);
@@ -346,7 +345,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is faster on a large host finds the same.
+        /// The variant that is faster on a large host finds the same.
         #[test]
         fn a_flat_survey_says_what_one_by_groups_does(
             queues in prop::collection::vec(
@@ -366,8 +365,8 @@ mod tests {
         }
     }
 
-    /// Two nodes of four pCPUs under 4.x, with so many hogs that have run for long: does an idle pCPU of
-    /// the first one want something from the other?
+    /// Two nodes of four pCPUs under 4.x, with so many hogs that have run for long: does an idle pCPU of the first node
+    /// want something from the other?
     fn wants(own: u32, other: u32) -> bool {
         let params = host("2n1l4c1t", 1000);
         let mut cfs = fair(CfsParams::preset("4.x", 8).unwrap(), &params);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which runqueues are empty and which are crowded, kept up to date with each task that comes or
-//! goes, so that a wake-up finds an idle pCPU, and a pCPU about to idle that there is nothing to
-//! pull, without a look at each pCPU.
+//! goes. So, without a look at each pCPU, a wake-up finds an idle pCPU, and a pCPU about to idle
+//! finds out that there is nothing to pull.
 //!
 //! Linux has these for the same reason: `sd_llc_shared->has_idle_cores`, and `rd->overload`, without
 //! which `newidle_balance()` does not look further.
@@ -14,19 +14,21 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Crowds {
     idle: PcpuSet,
-    /// Those and the ones that have only tasks of idle groups; `None`: there are no such groups.
+    /// The idle pCPUs and those that have only tasks of idle groups; `None`: there are no such
+    /// groups.
     calm: Option<PcpuSet>,
     /// pCPUs without tasks of this class; a higher one may have them.
     unclaimed: PcpuSet,
     /// The SMT threads of cores that idle as a whole.
     idle_cores: PcpuSet,
-    /// pCPUs that somebody waits for while another one has them, and how many by level and domain.
+    /// pCPUs that a task waits for while another one has them, and how many of them there are by
+    /// level and domain.
     waited_for: PcpuSet,
     crowded: Vec<Vec<u32>>,
 }
 
 impl Crowds {
-    /// Nobody anywhere.
+    /// No task on any pCPU.
     pub(crate) fn new(pcpus: u32, domains: &Domains) -> Self {
         let levels = (0..domains.depth()).filter_map(|n| domains.level(n));
         Self {
@@ -83,7 +85,7 @@ impl Crowds {
         &self.idle_cores
     }
 
-    /// pCPUs that somebody waits for while another one has them.
+    /// pCPUs that a task waits for while another one has them.
     pub(crate) fn waited_for(&self) -> &PcpuSet {
         &self.waited_for
     }

@@ -4,7 +4,7 @@
 //! Linux since 3.8 (`kernel/sched/pelt.c`) weighs the past geometrically, with a half-life of 32
 //! periods of 2^20 ns. Here the same curve is followed in closed form: over a time in which the
 //! tracked value is constant, the average approaches it by a factor 2^(-t / 2^25 ns). All of it is
-//! integer arithmetic; times are booked in steps of 2^15 ns (33 µs), the remainder waits for the
+//! integer arithmetic; times are booked in steps of 2^15 ns (33 µs); the remainder waits for the
 //! next booking.
 
 use corun_model::Nanos;

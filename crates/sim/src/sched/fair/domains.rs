@@ -32,11 +32,12 @@ pub(crate) struct Level {
     /// pCPUs in a domain, and in one of its groups.
     pub(crate) span: u32,
     pub(crate) group: u32,
-    /// Imbalance that is put up with: the busiest has less than this percentage of ours.
+    /// Imbalance that is tolerated: the busiest group has less than this percentage of the own
+    /// one's load.
     pub(crate) imbalance_pct: u64,
     /// Failed attempts after which cache-hot tasks are moved, too.
     pub(crate) cache_nice_tries: u32,
-    /// A busy pCPU balances so many times less often.
+    /// How many times less often a busy pCPU balances.
     pub(crate) busy_factor: u64,
     pub(crate) min_interval: Nanos,
     pub(crate) max_interval: Nanos,
@@ -157,7 +158,7 @@ impl Domains {
         flag.copied().unwrap_or(false)
     }
 
-    /// Says so of the domain of `cpu` at `level`, which is a group of the level above.
+    /// Sets that for the domain of `cpu` at `level`, which is a group of the level above.
     pub(crate) fn set_imbalanced(&mut self, cpu: PcpuId, level: usize, imbalanced: bool) {
         if let Some(above) = self.levels.get(level + 1)
             && let Some(flag) = self.imbalanced[level + 1].get_mut((cpu.0 / above.group) as usize)
@@ -166,7 +167,7 @@ impl Domains {
         }
     }
 
-    /// Was that said of the domain of `cpu` at `level`?
+    /// Is that set for the domain of `cpu` at `level`?
     pub(crate) fn is_imbalanced(&self, cpu: PcpuId, level: usize) -> bool {
         let above = self.levels.get(level + 1);
         above.is_some_and(|above| self.imbalanced[level + 1][(cpu.0 / above.group) as usize])

@@ -4,9 +4,9 @@
 //!
 //! That kernel does look for an idle pCPU near the one that the wake-up happens on, but only as a
 //! better place to *pull* the task to. Whether it is pulled at all is decided by load alone, the
-//! waker's pCPU against the one where the task ran last; if it is not, the task stays where it was,
-//! behind the one that runs there, however many pCPUs idle. A timer's wake-up happens where the
-//! task was and so does not move it. Later kernels take the idle pCPU that they found.
+//! waker's pCPU against the one where the task ran last. If it is not pulled, the task stays where
+//! it was, behind the one that runs there, however many pCPUs idle. A timer's wake-up happens where
+//! the task was and so does not move it. Later kernels take the idle pCPU that they found.
 
 use super::domains::{Kind, Level};
 use super::{Fair, Order};
@@ -26,9 +26,9 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Where a wake-up on `here` would pull a task to that ran on `last`, and the innermost level
-    /// that offers it: an idle pCPU that shares a cache with `here`, else `here` if both are in the
-    /// domain.
+    /// Where a wake-up on `here` would pull a task that ran on `last` to, and the innermost level
+    /// that offers that pCPU: an idle pCPU that shares a cache with `here`, else `here` if both are
+    /// in the domain.
     fn pull_target(
         &self,
         allowed: &PcpuSet,
@@ -59,7 +59,7 @@ impl<O: Order> Fair<O> {
         let (this, there) = (self.present_load(here), self.present_load(last));
         let slack = u128::from(100 + (level.imbalance_pct - 100) / 2);
         let balanced = this == 0 || u128::from(this + weight) * 100 <= u128::from(there) * slack;
-        // Or the other pCPU is no less loaded, and both together about as much as one task.
+        // Or the other pCPU is no less loaded, and both together are loaded with about one task.
         let light = this <= there && this + there <= self.books.rq(here).load_per_task(this);
         balanced || light
     }
@@ -92,7 +92,7 @@ mod tests {
     fn a_timers_wake_up_stays_behind_the_task_that_runs_there() {
         assert_eq!(goes([1, 0, 0, 0], 0, 0, "0-3"), 0);
         assert_eq!(goes([2, 0, 0, 0], 0, 0, "0-3"), 0);
-        // Eight times its weight are too much to be left alone with.
+        // A load of eight times its weight is too much to stay behind.
         assert_eq!(goes([9, 0, 0, 0], 0, 0, "0-3"), 1);
     }
 
@@ -101,7 +101,7 @@ mod tests {
         // The waker's pCPU is as busy as the last one: stays, though pCPUs idle.
         assert_eq!(goes([1, 1, 0, 0], 0, 1, "0-3"), 1);
         assert_eq!(goes([1, 0, 1, 0], 0, 2, "0-3"), 2);
-        // The last one has two: pulled to the idle pCPU beside the waker, else to the waker's.
+        // The last one has two: pulled to the idle pCPU next to the waker's, else to the waker's.
         assert_eq!(goes([1, 0, 2, 0], 0, 2, "0-3"), 1);
         assert_eq!(goes([1, 1, 2, 0], 0, 2, "0-3"), 0);
         assert_eq!(goes([1, 0, 2, 0], 0, 2, "0,2-3"), 0);

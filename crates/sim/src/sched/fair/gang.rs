@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Co-scheduling on the fair class: when a vCPU runs depends on its siblings.
 //!
-//! The papers measured co-scheduling as patches of Linux' CFS. How much it does depends on what it
-//! is done to: where VMs are scheduling groups of many vCPUs, a vCPU that wakes waits for a tick
-//! ([`weights`](super::weights)), which corun's own dispatcher does not do. So these two are here as
-//! well, in CFS's order, with its placement and its balancing:
+//! The papers measured co-scheduling as patches of Linux' CFS. How much co-scheduling gains depends on the scheduler it
+//! is added to: where VMs are scheduling groups of many vCPUs, a vCPU that wakes waits for a tick
+//! ([`weights`](super::weights)); under corun's own dispatcher it does not. So these two exist here as well, in CFS's
+//! order, with its placement and its balancing:
 //!
 //! - [`calls`](super::calls): dynamic time-slice co-scheduling. The first sibling that gets its turn
 //!   calls the others that are ready.
 //! - [`urgent`](super::urgent): demand-based co-scheduling. A vCPU that a sibling waits for goes
-//!   first, for a short time, and one that wakes a sibling is not preempted for as long.
+//!   first for a short time, and a vCPU that wakes a sibling is not preempted for as long a time.
 //!
-//! Both only choose which task is next: time is charged as ever, so that one that got some out of turn has less later.
-//! This is where the fair class asks them.
+//! Both only choose which task is next: time is charged as ever, so that a vCPU that got some out of turn has less
+//! later. The fair class asks them through this module.
 
 use super::calls::Calls;
 use super::urgent::Urgency;
@@ -32,7 +32,7 @@ pub enum Gangs {
     Demand(Boost),
 }
 
-/// What there is to remember.
+/// What has to be remembered for that.
 #[derive(Debug)]
 pub(super) enum State {
     None,
@@ -120,7 +120,7 @@ impl State {
 }
 
 impl<O: Order> Fair<O> {
-    /// The task that has its turn on `cpu`: in fair order, or before that.
+    /// The task that has its turn on `cpu`, in fair order or ahead of it.
     pub(super) fn whose_turn(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let current = self.books.rq(cpu).current;
         match &mut self.gangs {
@@ -151,7 +151,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// `task`, a vCPU, was woken from pCPU `waker`. Did a sibling do that, which runs there?
+    /// `task`, a vCPU, was woken from pCPU `waker`. Notes it if a sibling that runs there did that.
     pub(super) fn woken_by_sibling(&mut self, task: TaskId, waker: Option<PcpuId>) {
         let State::Demand(urgency) = &mut self.gangs else {
             return;
@@ -177,7 +177,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// The time after which the current task of `cpu` is to be stopped on its siblings' account.
+    /// The time after which the current task of `cpu` is to be stopped because of co-scheduling.
     pub(super) fn gang_stops_after(&self, cpu: PcpuId) -> Option<Nanos> {
         match (&self.gangs, self.books.rq(cpu).current) {
             (State::Demand(urgency), Some(current)) => {

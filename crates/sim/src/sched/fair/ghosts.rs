@@ -2,16 +2,17 @@
 //! Tasks that sleep but owe: they stay on their runqueue as *ghosts* until they would be picked (EEVDF's
 //! `DELAY_DEQUEUE`, [`Order::leave`]).
 //!
-//! What placement and balancing see of them, by `fair.c` and `pelt.c` of 6.12 and 7.2.13:
+//! What placement and balancing see of them, according to `fair.c` and `pelt.c` of 6.12 and 7.2.13:
 //!
 //! - A ghost's weight counts in its runqueue's and its VM's load, and its own load grows, as if it were ready
-//!   (`on_rq` and `load.weight` stay). It is not runnable, so that `runnable_avg` is without it.
-//! - It counts wherever it is asked whether the current task is alone (`cfs_rq->nr_running`, `h_nr_queued`,
-//!   `rq->nr_running`): at the end of a slice, for the timer that ends one, where it yields. So beside a ghost
-//!   somebody picks after each slice, and the ghost is let go as soon as it is due and owes nothing.
-//! - It counts in `rq->nr_running`, by which groups of pCPUs are found to be overloaded. Where it is asked from
-//!   where somebody could be moved, it counts in 6.12 (`h_nr_queued`), not in 7.2 (`h_nr_runnable`).
-//! - Balancing moves it as it moves ready tasks, in 7.2 only where it is load that is to be moved
+//!   (`on_rq` and `load.weight` stay). It is not runnable, so `runnable_avg` does not include it.
+//! - It counts wherever the kernel asks whether the current task is alone (`cfs_rq->nr_running`, `h_nr_queued`,
+//!   `rq->nr_running`): at the end of a slice, for the timer that ends one, and when the task yields. So a pCPU with a
+//!   ghost picks after each slice, and lets the ghost go as soon as it is due and owes nothing.
+//! - It counts in `rq->nr_running`, by which groups of pCPUs are found to be overloaded. Where the kernel looks for
+//!   runqueues from which a task could be moved, a ghost counts in 6.12 (`h_nr_queued`) but not in 7.2
+//!   (`h_nr_runnable`).
+//! - Balancing moves it as it moves ready tasks; in 7.2 only where load is to be moved
 //!   (`can_migrate_task()`). It wakes up where it has been moved to.
 //! - In 7.2 a task that owes, ghost or not, is not moved at the first attempt (`task_is_ineligible_on_dst_cpu()`).
 
@@ -65,14 +66,14 @@ impl<O: Order> Fair<O> {
     pub(super) fn end_released(&mut self, now: Nanos) {
         while let Some(task) = self.order.released() {
             self.end_ghost(task, now);
-            // It may be back on a runqueue already.
+            // The task may be back on a runqueue already.
             if self.books.task(task).on.is_none() {
                 self.leave_level(task, now);
             }
         }
     }
 
-    /// Nobody else is on the runqueue of `cpu`: whatever its ghosts owe, they would be picked.
+    /// Only ghosts are on the runqueue of `cpu`: whatever they owe, they would be picked.
     pub(super) fn end_all_ghosts(&mut self, cpu: PcpuId, now: Nanos) {
         if self.books.rq(cpu).ghosts > 0 {
             let next = self.order.pick(cpu);
@@ -104,12 +105,12 @@ impl<O: Order> Fair<O> {
         match self.books.rq(to).current {
             _ if quiet => {}
             Some(_) => _ = self.keep_stop_timer(host, to),
-            // It picks, and lets the ghost go if nobody else is there: else it would seem to be busy.
+            // `to` picks, and lets the ghost go if no other task is there: otherwise `to` would seem to be busy.
             None => host.resched(to, None),
         }
     }
 
-    /// How many balancing takes for tasks that could be moved from there.
+    /// How many tasks balancing believes could be moved from there.
     pub(super) fn movable(&self, rq: &Runqueue) -> u32 {
         match self.tuning.sees_ghosts_asleep {
             true => rq.all(),
@@ -118,7 +119,7 @@ impl<O: Order> Fair<O> {
     }
 
     /// May `task` go from `from` to `to` at the first attempt to balance? Not if it owes and others are queued
-    /// there. Of vCPUs in a group that would be about their siblings only, and is left out.
+    /// there. For vCPUs in a group the kernel's rule concerns their siblings only; that is left out.
     pub(super) fn may_go_at_once(&self, task: TaskId, from: PcpuId, to: PcpuId) -> bool {
         !self.tuning.sees_ghosts_asleep
             || self.books.rq(to).queued() == 0
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(books.task(TASK).load(), 0);
     }
 
-    /// A hog runs and a ghost is beside it: two are queued. Could the ghost be moved?
+    /// A hog runs on a pCPU that also has a ghost: two are queued. Could the ghost be moved?
     #[test]
     fn a_ghost_is_queued_but_nobody_to_be_moved_in_7_x() {
         let seen = |name| {
@@ -230,7 +231,7 @@ mod tests {
         assert!(sched.crowds.idle().contains(to));
     }
 
-    /// A hog runs on one of two pCPUs; beside it is the ghost of a task that was first there and ran for 1 ms.
+    /// A hog runs on one of two pCPUs, which also has the ghost of a task that was first there and ran for 1 ms.
     fn hog_and_ghost(name: &str) -> (Fair<impl Order>, Host) {
         let (mut sched, mut host) = (eevdf(name), Host::new(host("1n1l2c1t", 250), None));
         let jobs = [Job::hog().on("0"), Job::hog().on("0")];
@@ -260,7 +261,7 @@ mod tests {
     }
 
     /// `update_curr()` returns early if `nr_running` (6.12; since 6.14 `nr_queued`) is 1, and a ghost counts
-    /// there. Else nobody would ever pick beside a lone hog, and the ghost would weigh for good.
+    /// there. Otherwise a pCPU with a lone hog would never pick, and the ghost would weigh for good.
     #[test]
     fn a_slice_ends_beside_a_ghost() {
         for name in ["6.12", "7.x"] {

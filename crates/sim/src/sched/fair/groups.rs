@@ -2,9 +2,9 @@
 //! Which group is busiest, by kind of group: 5.5 and later (`update_sd_pick_busiest()`,
 //! `find_busiest_group()`, `calculate_imbalance()`).
 //!
-//! A group has spare capacity, is fully busy, kept from balance by affinity or overloaded; by the kinds of the two groups, load,
-//! utilisation or a number of tasks is moved. An imbalance in load that is smaller than a task is
-//! not rounded up any more; tasks that are too large move after some failures, each of which makes
+//! A group has spare capacity, is fully busy, is kept from balance by affinity or is overloaded; depending on the kinds
+//! of the two groups, load, utilisation or a number of tasks is moved. An imbalance in load that is smaller than a task
+//! is not rounded up any more; tasks that are too large move after some failures, each of which makes
 //! them look half as large. Left out: misfit tasks, asymmetric capacities, the NUMA allowance.
 
 use super::balance::{Busiest, Idle};
@@ -103,7 +103,7 @@ impl<O: Order> Fair<O> {
         let full = size * FULL;
         let used_up = full * 100 < util * level.imbalance_pct;
         let has_room = full * 100 > util * level.imbalance_pct;
-        // How many want to run on average, even if they leave some of the time unused.
+        // By how many tasks want to run on average, even if they leave some of the time unused.
         let crowded = full * level.imbalance_pct < runnable * 100;
         let state = if nr > size && (used_up || crowded) {
             State::Overloaded
@@ -128,14 +128,13 @@ impl<O: Order> Fair<O> {
 }
 
 impl Group {
-    /// `update_sd_pick_busiest()`. Of groups that are fully busy the first one is taken, since 6.6 the last
-    /// one unless they are cores of several threads: their mean loads, by which it says it goes, are not
-    /// computed.
+    /// `update_sd_pick_busiest()`. Of groups that are fully busy the first one is taken; since 6.6 the last one, unless
+    /// they are cores of several threads: the mean loads that the kernel's comment says decide are not computed.
     fn busier_than(&self, other: &Group, last_of_equals: bool) -> bool {
         match self.state.cmp(&other.state) {
             Ordering::Greater => true,
             Ordering::Less => false,
-            // One is as good as another.
+            // Among groups imbalanced by affinity, any is as good as another.
             Ordering::Equal if self.state == State::Imbalanced => false,
             Ordering::Equal if self.state == State::Spare => match self.idle.cmp(&other.idle) {
                 Ordering::Greater => false,
@@ -193,8 +192,9 @@ fn amount(
     Some(Amount::Load(load_to_take(own, busiest, mean)))
 }
 
-/// How much the own group lacks, and no more than the other one has too much. One that has less than the mean
-/// itself, as beside a heavy task elsewhere, sets no bound: the kernel's difference is unsigned and wraps round.
+/// How much load the own group lacks, but no more than the other group has in excess. Another group that is itself
+/// below the mean, as when there is a heavy task elsewhere, sets no bound: the kernel's difference is unsigned and
+/// wraps round.
 fn load_to_take(own: &Group, busiest: &Group, mean: u64) -> u64 {
     let lacks = (mean - own.mean()) * own.size;
     match busiest.mean().checked_sub(mean) {
@@ -231,8 +231,8 @@ mod tests {
     use crate::sched::cfs::{CfsParams, fair};
     use crate::testing::host;
 
-    /// A light sleeper runs on pCPU 0 and three tasks are on pCPU 1: how many does pCPU 0 want, if only
-    /// an idle one spreads tasks or any?
+    /// A light sleeper runs on pCPU 0 and three tasks are on pCPU 1: how many does pCPU 0 want, depending on whether
+    /// only an idle pCPU spreads tasks?
     fn wants(spreads_if_idle: bool, idle: Idle) -> Option<u64> {
         let params = host("1n1l4c1t", 1000);
         let mut cfs = fair(CfsParams::preset("5.x", 4).unwrap(), &params);

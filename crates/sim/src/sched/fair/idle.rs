@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A pCPU that idles: what it pulls as it begins to, how long it idles as a rule, and which pCPU balances for it later,
+//! An idle pCPU: what it pulls as it begins to idle, how long it usually idles, and which pCPU balances for it later,
 //! since it has no ticks.
 //!
-//! - *Beginning to idle* (`idle_balance()`, `newidle_balance()`): it pulls something, domain by domain up
-//!   to other nodes (`SD_BALANCE_NEWIDLE` is set at all levels: `SD_*_INIT` since 2.6.32, `sd_init()`), if
-//!   it tends to idle long enough to be worth it. The kernel stops where that is less than what looking
-//!   took so far and takes at most at the next level (`max_newidle_lb_cost`, since 3.13): that is measured
-//!   there and a setting here (`newidle_cost`), of 5.5 and later, which is 0 unless a scenario says otherwise.
+//! - *Beginning to idle* (`idle_balance()`, `newidle_balance()`): the pCPU tries to pull a task, domain by domain up to
+//!   other nodes (`SD_BALANCE_NEWIDLE` is set at all levels: `SD_*_INIT` since 2.6.32, `sd_init()`), if it tends to
+//!   idle long enough to be worth it. The kernel stops where its usual idle time is shorter than what looking took so
+//!   far plus the most it takes at the next level (`max_newidle_lb_cost`, since 3.13). The kernel measures that cost;
+//!   here it is a setting (`newidle_cost`) for 5.5 and later, which is 0 unless a scenario says otherwise.
 //!   2.6.33 gives up at the first domain where there was something to pull and nothing could be
 //!   moved (`load_balance_newidle()` returns -1 then).
-//!   Since 3.x beginning to idle also brings its next balancing forward to what an idle pCPU does; in
-//!   2.6.33 only if that is overdue, so that up to a busy pCPU's interval passes first.
-//!   Kernels with `NI_RANDOM` (6.12.117 and 7.2 have it, 6.6.0 does not) try at a domain only as often as
-//!   that brought something lately ([`Pulls`]), those with `NI_RATE` (7.2) more often where it seldom comes to
-//!   that. A pCPU for which nobody waited when the whole host was looked at last does not try at all
-//!   (`rd->overload`).
-//! - *How long it idles* (`rq->avg_idle`) is learnt when a task wakes up there. What others' balancing
-//!   moves there is no wake-up, so that the time counts on; not so in 7.2.13, where it is learnt when the pCPU
+//!   Since 3.x beginning to idle also brings the pCPU's next balancing forward to an idle pCPU's interval; in 2.6.33
+//!   only if it is overdue, so that up to a busy pCPU's interval passes first. Kernels with `NI_RANDOM` (6.12.117 and
+//!   7.2 have it, 6.6.0 does not) try at a domain only as often as that brought something lately ([`Pulls`]); those
+//!   with `NI_RATE` (7.2) try more often where the occasion is rare. If no task waited when the whole host was looked
+//!   at last, the pCPU does not try at all (`rd->overload`).
+//! - *How long it idles* (`rq->avg_idle`) is learnt when a task wakes up there. A task that other pCPUs' balancing
+//!   moves there does not wake up, so the idle time counts on; not so in 7.2.13, where it is learnt when the pCPU
 //!   leaves its idle task (`update_rq_avg_idle()`).
-//! - *Idling* (`nohz_idle_balance()`): ticks of busy pCPUs have one of the idle ones balance for all of
-//!   them, for each when it is due. In 2.6.33 one idle pCPU keeps its ticks, and when *it* is due
-//!   balances for all.
+//! - *Idling* (`nohz_idle_balance()`): ticks of busy pCPUs make one idle pCPU balance for all idle ones, for each when
+//!   it is due. In 2.6.33 one idle pCPU keeps its ticks, and when *it* is due it balances for all.
 
 use super::balance::{Idle, Tried};
 use super::tuning::Generation;
@@ -48,17 +46,17 @@ impl Pulls {
         since: 0,
     };
 
-    /// The greatest of the numbers from 0 to 1023 that a dice may show for it to be tried.
+    /// A pull is tried if a random number from 0 to 1023 is at most this.
     fn odds(&self) -> u32 {
         1 + self.ratio
     }
 
-    /// What a success counts: as many as there were chances for each try.
+    /// What a success counts: the number of chances per try.
     fn worth(&self) -> u32 {
         (1024 + self.odds() / 2) / self.odds()
     }
 
-    /// One more chance, with that many successes. `rate`: do rare ones count for more?
+    /// Books one more chance, with that many successes. `rate`: do rare chances count for more?
     fn book(&mut self, success: u32, now: Nanos, rate: bool) {
         self.calls += 1;
         self.successes += success;
@@ -77,7 +75,7 @@ impl Pulls {
 }
 
 impl<O: Order> Fair<O> {
-    /// `cpu` has nothing left: it pulls something from the nearest domain that has it.
+    /// `cpu` has no task left: it pulls one from the nearest domain that has any to spare.
     pub(super) fn go_idle(&mut self, host: &mut Host, cpu: PcpuId) {
         let (now, old) = (host.now(), self.is_old());
         let worth_it = match self.tuning.generation {
@@ -97,7 +95,7 @@ impl<O: Order> Fair<O> {
             let Some(level) = self.domains.level(n) else {
                 break;
             };
-            // All domains up to this one, each at its dearest.
+            // The cost of all domains up to this one, each at its highest.
             let cost = self.tuning.newidle_cost.saturating_mul(n as u64 + 1);
             pulls &= self.books.rq(cpu).mean_idle >= cost;
             let tried = match pulls {
@@ -122,7 +120,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Pulls from one domain, or does not try.
+    /// Pulls from one domain, unless the odds are against trying.
     fn pull_soon(&mut self, host: &mut Host, cpu: PcpuId, level: usize) -> Tried {
         if !self.tuning.pulls_by_success {
             return self.balance_level(host, cpu, level, Idle::Soon);
@@ -144,7 +142,7 @@ impl<O: Order> Fair<O> {
         tried
     }
 
-    /// `cpu` is given a task, which may have got there without a wake-up.
+    /// `cpu` is given a task, which may have come there without a wake-up.
     pub(super) fn end_idling_at_switch(&mut self, cpu: PcpuId, now: Nanos) {
         if self.tuning.idles_until_switch {
             self.end_idling(cpu, now);
@@ -170,7 +168,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// At a tick of a busy pCPU: those that idle balance.
+    /// At a tick of a busy pCPU: balances for the idle ones.
     pub(super) fn balance_for_idle(&mut self, host: &mut Host) {
         let now = host.now();
         let owner = match self.is_old() {
@@ -190,7 +188,7 @@ impl<O: Order> Fair<O> {
         while let Some(other) = self.crowds.idle().first_in(first..u32::MAX) {
             first = other.0 + 1;
             match owner {
-                // It has something to run itself now.
+                // The idle owner has something to run itself now.
                 Some(owner) if !self.crowds.idle().contains(owner) => break,
                 Some(owner) if owner != other => {
                     self.rebalance(host, other, Idle::Yes);
@@ -237,12 +235,12 @@ mod tests {
     #[test]
     fn pulls_are_tried_as_often_as_they_succeed() {
         let mut pulls = Pulls::UNKNOWN;
-        // Tried every second time, successful each of these: twice of two.
+        // Tried every second time and successful each time: a success counts for two chances.
         for n in 0..512 {
             pulls.book(if n % 2 == 0 { pulls.worth() } else { 0 }, 0, false);
         }
         assert_eq!((pulls.ratio, pulls.odds(), pulls.worth()), (768, 769, 1));
-        // Never successful: 384 of 512 are left, and half of that after as many again.
+        // Never successful: 384 of 512 are left, and half of that after as many chances again.
         (0..512).for_each(|_| pulls.book(0, 0, false));
         assert_eq!(pulls.ratio, 384);
         (0..512).for_each(|_| pulls.book(0, 0, false));
@@ -299,7 +297,7 @@ mod tests {
                 eevdf.wake(&mut host, task, None);
             }
             let task = eevdf.books.members(cpu, true).unwrap();
-            // As if it had not woken up there.
+            // As if the task had not woken up there.
             eevdf.books.rq_mut(cpu).idle_since = Some(0);
             host.advance(MS);
             assert_eq!(eevdf.pick(&mut host, cpu), Some(task));
@@ -360,8 +358,8 @@ mod tests {
         assert!(balances("2.6.33", 0, 99 * MS) && !balances("4.x", 0, 99 * MS));
     }
 
-    /// A heavy task leaves pCPU 0, beside which two hogs share a pCPU; three more share one of the other
-    /// cache. One of the two has just run, so that it is not moved. When does pCPU 0 get another?
+    /// A heavy task leaves pCPU 0, next to which two hogs share a pCPU; three more share one of the other cache. One of
+    /// the two has just run, so that it is not moved. When does pCPU 0 get another?
     #[test]
     fn what_cannot_be_moved_ends_the_search_in_2_6_33() {
         let runs = |preset, work| {
@@ -407,8 +405,8 @@ mod tests {
         assert_eq!(["2.6.33", "4.x", "5.x"].map(idles), [Some(0); 3]);
     }
 
-    /// Two hogs are put on one core while others have the other one for 50 ms. Nobody waits for a pCPU,
-    /// yet the idle ones are to balance: two are busy (`nr_busy_cpus` in `nohz_balancer_kick()`).
+    /// Two hogs are put on one core while other tasks have the other core for 50 ms. No task waits for a pCPU, yet the
+    /// idle pCPUs are to balance: two are busy (`nr_busy_cpus` in `nohz_balancer_kick()`).
     #[test]
     fn hogs_on_one_core_spread_when_another_one_idles() {
         for preset in ["2.6.33", "4.x", "5.x"] {
@@ -427,7 +425,7 @@ mod tests {
         }
     }
 
-    /// A heavy task leaves pCPU 0, beside which four hogs share a pCPU. Which task runs there soon after?
+    /// A heavy task leaves pCPU 0, next to which four hogs share a pCPU. Which task runs there soon after?
     #[test]
     fn a_pcpu_about_to_idle_takes_its_half_until_5_4() {
         let taken = |preset| {

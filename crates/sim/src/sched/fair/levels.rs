@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From which level on groups around VMs count on a pCPU.
+//! Up to which level the groups around VMs count on a pCPU.
 //!
-//! In Linux a contest is within a group: among members of one, what is around it decides nothing
+//! In Linux tasks compete within a group: among the members of one, the groups around it decide nothing
 //! (`find_matching_se()` goes up to where the paths of two tasks meet, and virtual time, slices and credit are those of
-//! each `cfs_rq`). Here, where all tasks of a pCPU are on one runqueue ([`weights`](super::weights)), that is so as far
-//! as a group has *all* that are there, ghosts included: the innermost one that has is the *top* of the pCPU, and what a
-//! task counts in the order of the runqueue is its part of that one only. Its load, by which pCPUs are balanced, is its
-//! part of everything (`task_h_load()`).
+//! each `cfs_rq`). Here, where all tasks of a pCPU are on one runqueue ([`weights`](super::weights)), the same holds as
+//! far as a group contains *all* tasks there, ghosts included: the innermost such group is the *top* of the pCPU, and
+//! what a task counts in the order of the runqueue is its part of that group only. Its load, by which pCPUs are
+//! balanced, is its part of everything (`task_h_load()`).
 //!
-//! Where the top changes, because an outsider joins or the last one leaves, those that are there are told what they count
-//! at once. No `cfs_rq` of theirs would change in Linux: so what each is owed, and what is left of its slice, stays the
-//! same in pCPU time ([`Order::stretch`]).
+//! Where the top changes, because a task from outside it joins or the last such task leaves, all tasks there are told
+//! at once what they count. In Linux none of their `cfs_rq`s would change: so what each is owed, and what is left of
+//! its slice, stays the same in pCPU time ([`Order::stretch`]).
 
 use super::weights::Groups;
 use super::{Fair, Join, Order};
@@ -25,14 +25,14 @@ struct Place {
     top: Option<usize>,
 }
 
-/// How many tasks of which groups each pCPU has.
+/// How many tasks of each group each pCPU has.
 #[derive(Debug)]
 pub(super) struct Levels {
     /// By VM: the groups around its own, inner ones first.
     around: Vec<Vec<usize>>,
     /// All groups, VMs' own included.
     groups: usize,
-    /// By pCPU: all tasks, and by pCPU and group those in that one.
+    /// The number of all tasks by pCPU, and of those in each group by pCPU and group.
     all: Vec<u32>,
     within: Vec<u32>,
     /// By pCPU.
@@ -42,7 +42,8 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Those of a host with this many VMs and pCPUs; `None` if no VM's group is in another one.
+    /// The levels of a host with this many VMs and pCPUs; `None` if no VM's group is in another
+    /// one.
     pub(super) fn of(groups: &Groups, vms: usize, pcpus: usize) -> Option<Box<Self>> {
         let out = |at: &usize| groups.get(*at)?.within;
         let around = (0..vms).map(|vm| std::iter::successors(out(&vm), out).collect());
@@ -88,7 +89,7 @@ impl Levels {
         *count = change(*count);
     }
 
-    /// Finds the top of `cpu` anew, where a task of `vm` is. True if it is another one than before.
+    /// Finds the top of `cpu` anew, on which a task of `vm` is. True if it has changed.
     fn find_top(&mut self, vm: Option<usize>, cpu: PcpuId) -> bool {
         let here = &self.within[cpu.index() * self.groups..][..self.groups];
         let all = self.all[cpu.index()];
@@ -143,7 +144,7 @@ impl<O: Order> Fair<O> {
         levels.count(self.books.task(task).vm, cpu, |count| {
             count.saturating_sub(1)
         });
-        // If nobody is left, the next one to come says which the top is.
+        // If no task is left, the next one to come decides which the top is.
         let Some(other) = self.books.members(cpu, true) else {
             return;
         };
@@ -152,7 +153,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// The top of `cpu` is another one: tells all that are there what they count.
+    /// The top of `cpu` has changed: tells all tasks there what they count.
     fn stretch_all(&mut self, cpu: PcpuId, now: Nanos) {
         let mut next = self.books.members(cpu, false);
         while let Some(task) = next {
@@ -167,8 +168,8 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Checks that all that are on the runqueue of `cpu` are counted, and told what they count up to its top; for debug
-    /// builds.
+    /// Checks that all tasks on the runqueue of `cpu` are counted, and were told what they count up to its top; for
+    /// debug builds.
     pub(super) fn check_level(&self, cpu: PcpuId) {
         let Some(levels) = &self.levels else {
             return;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the models of CFS and EEVDF share: everything but the order of a runqueue.
 //!
-//! Linux has one fair class (`kernel/sched/fair.c`), of which EEVDF replaced the order of each
-//! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
-//! ([`queueing`], [`state`], [`decay`], [`weights`], [`levels`]), chooses a pCPU at a wake-up ([`placement`], [`search`]) and moves tasks
-//! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
-//! out from where, [`moving`] to do it, [`ghosts`] for sleepers that still count) along the scheduling
-//! domains of the host ([`domains`]); an [`Order`] says whose turn it is, unless a VM's vCPUs are to run
-//! together ([`gang`]).
+//! Linux has one fair class (`kernel/sched/fair.c`). In 6.6 EEVDF replaced the order of each runqueue there and left
+//! the rest. So it is here: [`Fair`] keeps runqueues, accounts and load averages
+//! ([`queueing`], [`state`], [`decay`], [`weights`], [`levels`]), chooses a pCPU at a wake-up ([`placement`],
+//! [`search`]) and moves tasks between pCPUs ([`balance`], and [`idle`] for idle pCPUs, with [`classic`] or [`groups`]
+//! to find out from where, [`moving`] to do it, [`ghosts`] for sleepers that still count) along the scheduling domains
+//! of the host ([`domains`]); an [`Order`] decides whose turn it is, unless a VM's vCPUs are to run together
+//! ([`gang`]).
 //!
 //! Simplified throughout: work the kernel does for itself costs nothing (the host charges switches
-//! and IPIs), and all fair work is of the one fair class: no deadline, real-time or idle policy.
+//! and IPIs), and all work is of the one fair class: no deadline, real-time or idle policy.
 
 mod above;
 mod balance;
@@ -80,7 +80,7 @@ pub(crate) struct Fair<O> {
     domains: Domains,
     crowds: Crowds,
     groups: Groups,
-    /// From which group on those around VMs count, if there are such.
+    /// Up to which of the groups around VMs tasks count, if there are such groups.
     levels: Option<Box<Levels>>,
     /// Which groups give way to which, if any group is idle.
     ranks: Option<Box<Ranks>>,
@@ -95,7 +95,7 @@ pub(crate) struct Fair<O> {
     /// By LLC, how many pCPUs are worth a look for an idle one.
     looks: Vec<u32>,
     tick: Nanos,
-    /// When the next round of balancing for idle pCPUs is due.
+    /// When the next round of balancing on behalf of idle pCPUs is due.
     idle_balance: Nanos,
     /// Which idle pCPU keeps its ticks.
     idle_owner: Option<PcpuId>,
@@ -120,7 +120,7 @@ impl<O: Order> Fair<O> {
             tuning,
             books: RunqueueAccounts::new(pcpus, 2 * tuning.migration_cost, whole),
             crowds: Crowds::new(host.topology.pcpus(), &domains),
-            // The scheduler knows no seed, its load does.
+            // The scheduler has no seed; the load varies with it.
             dice: (0..pcpus as u64)
                 .map(|cpu| Rng::of(0, "newidle", cpu))
                 .collect(),
@@ -155,7 +155,7 @@ impl<O: Order> Fair<O> {
         time > 0 && self.order.charge(cpu, time)
     }
 
-    /// The same for a pCPU that another one changes the runqueue of: it reschedules if its task should make way
+    /// The same for a pCPU whose runqueue another pCPU changes: it reschedules if its task should make way
     /// (`update_curr()`).
     fn update_from_afar(&mut self, host: &mut Host, cpu: PcpuId) {
         if self.update(cpu, host.now()) {
@@ -166,15 +166,15 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// The interrupt of a tick of `cpu` is nobody's time: tasks are charged by `rq_clock_task()`, which
-    /// leaves interrupts out (`CONFIG_IRQ_TIME_ACCOUNTING`, since 2.6.37). So less is charged from tick
-    /// to tick than a period, and a slice of just so many periods is not over at that many ticks: the
-    /// task gets one more (Linux 2ae891b82695, "sched: Reduce the default slice to avoid tasks getting
-    /// an extra tick", which finds ticks too short by their clock's precision without it, too). How long
-    /// an interrupt takes matters little beside that it takes more than nothing: as long as a VM exit.
+    /// The interrupt of a tick of `cpu` is not charged to any task: tasks are charged by `rq_clock_task()`, which
+    /// leaves interrupts out (`CONFIG_IRQ_TIME_ACCOUNTING`, since 2.6.37). So from tick to tick less than a period is
+    /// charged, and a slice of a whole number of periods is not over after that many ticks: the task gets one more
+    /// (Linux 2ae891b82695, "sched: Reduce the default slice to avoid tasks getting
+    /// an extra tick", which finds ticks too short by their clock's precision without it, too). How long an interrupt
+    /// takes matters little as long as it takes more than nothing; here, as long as a VM exit.
     ///
-    /// Not where a timer ends the slice: the model's runs by the same clock as the account, so that it
-    /// does not fire a moment early.
+    /// It is not left out where a timer ends the slice: the model's timer runs by the same clock as the account, so
+    /// that it does not fire a moment early.
     fn leave_out_interrupt(&mut self, host: &Host, cpu: PcpuId) {
         let rq = self.books.rq_mut(cpu);
         let known = self.tuning.generation != Generation::Linux2_6_33;
@@ -183,7 +183,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Stops the current task between ticks, where the order wants that.
+    /// Sets the timer that stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
         let rq = self.books.rq_mut(cpu);
         let alone = rq.of_this_class() <= 1;
@@ -206,7 +206,7 @@ impl<O: Order> Fair<O> {
     }
 
     /// A task joined the runqueue of `cpu`, whose current task goes on (`hrtick_update()`). True if
-    /// that took an interrupt of `cpu`, because its timer had to be set.
+    /// that interrupted `cpu`, because its timer had to be set.
     fn keep_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) -> bool {
         let active = self.books.rq(cpu).stop_timer != EventId::NONE;
         if active && self.tuning.slice_at_switch {
@@ -224,9 +224,9 @@ impl<O: Order> Fair<O> {
         preempts
     }
 
-    /// A woken task shall have `cpu` instead of its current one. Without lazy preemption at once;
-    /// with it (`TIF_NEED_RESCHED_LAZY` sends no interrupt) when the pCPU enters the kernel: now if
-    /// the wake-up happened there, else at its next tick or slice timer.
+    /// A woken task shall have `cpu` instead of its current one. Without lazy preemption it gets
+    /// the pCPU at once; with it (`TIF_NEED_RESCHED_LAZY` sends no interrupt) when the pCPU enters
+    /// the kernel: now if the wake-up happened there, else at its next tick or slice timer.
     fn preempt(&mut self, host: &mut Host, cpu: PcpuId, waker: Option<PcpuId>, local: bool) {
         let set = self.tuning.lazy_preemption && self.keep_stop_timer(host, cpu);
         if !self.tuning.lazy_preemption || local || set {
@@ -275,7 +275,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.groups = Groups::of(weights, averages);
     }
 
-    /// A VM that has a cgroup because of what else is said of it has that one's weight.
+    /// A VM that has a cgroup because of other settings has that cgroup's weight.
     fn know_cgroups(&mut self, cgroups: &Cgroups) {
         self.groups.know_cgroups(cgroups);
         self.ranks = Ranks::of(cgroups, &self.groups);

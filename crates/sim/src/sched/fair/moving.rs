@@ -32,7 +32,7 @@ pub(super) struct Transfer {
     pub(super) from: PcpuId,
     pub(super) to: PcpuId,
     pub(super) amount: Amount,
-    /// Attempts of this domain that moved nothing, and how many of them warm caches are spared.
+    /// Attempts of this domain that moved nothing, and how many of them spare cache-hot tasks.
     pub(super) failed: u32,
     pub(super) patience: u32,
     /// Is `to` about to idle, and so about to pick?
@@ -67,7 +67,7 @@ impl<O: Order> Fair<O> {
         others: &PcpuSet,
     ) -> Moved {
         let now = host.now();
-        // The first kernels took the newest first, later ones the one that has waited longest.
+        // 2.6.33 takes the newest first, later kernels the one that has waited longest.
         let newest_first = self.tuning.generation == Generation::Linux2_6_33;
         let mut next = self.books.members(transfer.from, newest_first);
         let mut moved = Moved {
@@ -88,7 +88,7 @@ impl<O: Order> Fair<O> {
                 Some(left) => moved.left = left,
                 None => {
                     if !newest_first {
-                        // It is looked at last next time.
+                        // Next time this task is looked at last.
                         self.books.unlink(task, transfer.from);
                         self.books.link(task, transfer.from);
                     }
@@ -107,7 +107,7 @@ impl<O: Order> Fair<O> {
         moved
     }
 
-    /// What is left to move after `task`; `None` if it may not be moved. What affinity has to say goes to `moved`.
+    /// What is left to move after `task`; `None` if it may not be moved. What affinity prevents is noted in `moved`.
     fn left_after(
         &mut self,
         task: TaskId,
@@ -135,15 +135,15 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Is one task enough for a pCPU about to idle? Only where the kernel can be preempted
-    /// (`CONFIG_PREEMPTION`): since 5.12 any that may choose that at boot, as distributions' do; Fedora's
-    /// 2.6.33 and Ubuntu's 4.x had `CONFIG_PREEMPT_VOLUNTARY`.
+    /// Is one task enough for a pCPU about to idle? Only where the kernel can be preempted (`CONFIG_PREEMPTION`): since
+    /// 5.12 that is any kernel that may choose it at boot, as distributions' kernels do; Fedora's 2.6.33 and Ubuntu's
+    /// 4.x had `CONFIG_PREEMPT_VOLUNTARY`.
     fn stops_at_one(&self) -> bool {
         self.tuning.generation == Generation::Linux6
     }
 
-    /// Not running, and not cache-hot unless that has been respected often enough. Within a core nobody is, since
-    /// 5.10.
+    /// A task may move if it is not running, and not cache-hot unless that has been respected often enough. Since 5.10
+    /// no task counts as cache-hot within a core.
     fn may_move(&self, task: TaskId, transfer: &Transfer, now: Nanos) -> bool {
         if self.books.rq(transfer.from).current == Some(task) {
             return false;

@@ -20,8 +20,8 @@ const IDLE: Cgroup = Cgroup {
     ..PLAIN
 };
 
-/// Two VMs in a slice of weight 300 beside one of 100: 3/4 of the pCPU, which they share 1 : 2, and that VM the
-/// rest, however many vCPUs each has.
+/// Two VMs in a slice of weight 300 next to a VM of weight 100: they get 3/4 of the pCPU, which they share 1 : 2, and
+/// that VM the rest, however many vCPUs each has.
 #[test]
 fn weights_are_products_along_the_path() {
     for name in KERNELS {
@@ -38,7 +38,7 @@ fn weights_are_products_along_the_path() {
     }
 }
 
-/// Three levels, each of two members alike: halves of halves.
+/// Three levels, each of two equal members: halves of halves.
 #[test]
 fn each_level_divides_what_the_one_around_it_has() {
     for name in KERNELS {
@@ -84,7 +84,8 @@ fn what_a_sibling_leaves_stays_in_the_slice() {
     }
 }
 
-/// An idle VM has next to nothing beside a hog, and what others leave; they hardly wait for it.
+/// An idle VM has next to nothing while there is a hog, and what others leave; they hardly wait for
+/// it.
 #[test]
 fn an_idle_group_has_what_others_leave() {
     let topology = ("1n1l2c1t", 1000);
@@ -114,7 +115,7 @@ fn an_idle_group_has_what_others_leave() {
     }
 }
 
-/// A sleeper takes the pCPU that runs an idle VM rather than share one with another hog (`sched_idle_cpu()`).
+/// A sleeper takes the pCPU that runs an idle VM rather than sharing one with another hog (`sched_idle_cpu()`).
 #[test]
 fn a_pcpu_of_idle_groups_is_as_good_as_idle() {
     for name in ["4.x", "5.x", "6.6", "6.12", "7.x"] {
@@ -136,8 +137,8 @@ fn a_pcpu_of_idle_groups_is_as_good_as_idle() {
     }
 }
 
-/// On one pCPU, a VM that computes for 300 us and sleeps for 500 beside one that computes, and what else there is; both
-/// in groups of their own, which are in the root or in a group of this weight. What each ran, and how long each waited.
+/// On one pCPU, a VM that computes for 300 us and sleeps for 500, a VM that computes, and `others`; both VMs are in
+/// groups of their own, which are in the root or in a group of this weight. Returns for how long each ran and waited.
 fn beside_a_hog(name: &str, around: Option<u32>, others: &[Job], length: Nanos) -> Vec<Nanos> {
     let cycles = Does::Cycles {
         work: 300_000,
@@ -159,7 +160,7 @@ fn beside_a_hog(name: &str, around: Option<u32>, others: &[Job], length: Nanos) 
     vcpus.flat_map(|vcpu| [vcpu.run, vcpu.ready]).collect()
 }
 
-/// What is around all that compete decides nothing among them.
+/// A group around all that compete decides nothing among them.
 #[test]
 fn a_group_around_everybody_changes_nothing() {
     for name in KERNELS {
@@ -171,7 +172,7 @@ fn a_group_around_everybody_changes_nothing() {
     }
 }
 
-/// A task of the host that is there now and then changes hardly more than it does without the group.
+/// A host task that runs now and then changes hardly more than it does without the group.
 #[test]
 fn a_group_around_all_but_a_short_task_changes_little() {
     let task = Job::new(Does::Cycles {
@@ -191,8 +192,8 @@ fn a_group_around_all_but_a_short_task_changes_little() {
     }
 }
 
-/// A task of the host that stays has what Linux gives it: as much as the group around the VMs, if it weighs as much, and
-/// these share that 3 : 1 here.
+/// A host task that stays has what Linux gives it: as much as the group around the VMs, if it weighs as much; the VMs
+/// share the group's part 3 : 1 here.
 #[test]
 fn an_outsider_has_its_part_of_its_pcpu() {
     for name in KERNELS {

@@ -29,7 +29,7 @@ pub(crate) enum Leave {
 ///
 /// The current task's time is charged up to now before any of these is called.
 pub(crate) trait Order {
-    /// One more task of this weight, which asks for slices of this length if it says so.
+    /// One more task of this weight, which asks for slices of this length if any.
     fn add(&mut self, weight: u64, slice: Option<Nanos>);
 
     /// The last task added is of this VM, which is scheduled as a group.
@@ -40,11 +40,13 @@ pub(crate) trait Order {
     /// The last task added is in an idle group (`cpu.idle`).
     fn is_idle(&mut self) {}
 
-    /// `task`, which is on the runqueue of `on` if on any, has another weight from now on.
+    /// `task`, which is on the runqueue of `on` (`None`: on no runqueue), has another weight from
+    /// now on.
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64);
 
-    /// `task`, which is on the runqueue of `cpu` or about to join it for this reason, weighs `weight` from now on, since it
-    /// counts up to another group. What it is owed and what is left of its slice stay the same in pCPU time.
+    /// `task`, which is on the runqueue of `cpu` or about to join it for this reason, weighs `weight` from now on,
+    /// since its weight counts up to another group now. What it is owed and what is left of its slice stay the same in
+    /// pCPU time.
     fn stretch(&mut self, cpu: PcpuId, task: TaskId, joins: Option<Join>, weight: u64);
 
     /// The current task of `cpu` had it for `time`. True if it should make way.
@@ -70,7 +72,8 @@ pub(crate) trait Order {
     /// Shall `woken`, just queued on `cpu`, take it from the current task?
     fn preempts(&mut self, cpu: PcpuId, woken: TaskId) -> bool;
 
-    /// The current task of `cpu`, of an idle group, is not protected from a woken one that is not.
+    /// The current task of `cpu`, of an idle group, is not protected from a woken task of no idle
+    /// group.
     fn unprotect(&mut self, cpu: PcpuId) {
         let _ = cpu;
     }
@@ -78,12 +81,12 @@ pub(crate) trait Order {
     /// Shall the current task of `cpu` make way at this tick?
     fn tick(&mut self, cpu: PcpuId) -> bool;
 
-    /// The current task of `cpu` lets others go first. If its VM has a cgroup: those that are in that, too, and members or
-    /// ghosts on this runqueue.
+    /// The current task of `cpu` lets others go first. `siblings`, if its VM has a cgroup: the tasks of that cgroup
+    /// that are members or ghosts on this runqueue.
     fn yields(&mut self, cpu: PcpuId, siblings: Option<&[TaskId]>);
 
-    /// Somebody yields to `task`, which waits on the runqueue of `cpu`: it goes next if that is not
-    /// unfair (`set_next_buddy()`).
+    /// Another task yields to `task`, which waits on the runqueue of `cpu`: `task` goes next if
+    /// that is not unfair (`set_next_buddy()`).
     fn favour(&mut self, cpu: PcpuId, task: TaskId);
 
     /// How long a turn of `task`, a member of the runqueue of `cpu`, is to be.
@@ -93,14 +96,14 @@ pub(crate) trait Order {
     }
 
     /// How far `task`, a member of the runqueue of `cpu`, is ahead of the first of the others, in
-    /// virtual time; less than nothing if it is behind all of them.
+    /// virtual time; negative if it is behind all of them.
     fn lead(&self, cpu: PcpuId, task: TaskId) -> i64 {
         let _ = (cpu, task);
         0
     }
 
-    /// Is `task` ahead of `other`, both members of the runqueue of `cpu`, by more than fair order tells
-    /// (`wakeup_preempt_entity()`) and so many `slices` of its own?
+    /// Is `task` ahead of `other`, both members of the runqueue of `cpu`, by more than fair order tolerates
+    /// (`wakeup_preempt_entity()`) plus so many `slices` of its own?
     fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, slices: u64) -> bool {
         let _ = (cpu, task, other, slices);
         false
@@ -118,7 +121,7 @@ pub(crate) trait Order {
         None
     }
 
-    /// If `task` has a ghost on the runqueue of `cpu` that leaves it, though it would not be picked.
+    /// If `task` has a ghost on the runqueue of `cpu`, the ghost leaves it although it would not be picked yet.
     fn let_go(&mut self, cpu: PcpuId, task: TaskId) {
         let _ = (cpu, task);
     }
@@ -139,6 +142,6 @@ pub(crate) trait Order {
         true
     }
 
-    /// Checks that the books of `cpu` with these `members` are right; for debug builds.
+    /// Checks the books of `cpu`, which has so many `members`; for debug builds.
     fn check(&self, cpu: PcpuId, members: usize);
 }

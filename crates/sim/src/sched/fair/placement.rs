@@ -7,8 +7,8 @@
 //! LLC of that choice ([`super::search`]). 2.6.33 was different: [`super::early`].
 //!
 //! A wake-up from a device or timer is taken to happen on the pCPU that the task ran on last: KVM's
-//! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out:
-//! synchronous wake-ups and NUMA preferences.
+//! timers follow the vCPU. A new task that no task on a pCPU wakes is started from pCPU 0. Left
+//! out: synchronous wake-ups and NUMA preferences.
 
 use super::tuning::Generation;
 use super::{Fair, Order, Siblings};
@@ -59,7 +59,7 @@ impl<O: Order> Fair<O> {
         found
     }
 
-    /// Of the pCPUs that a task may use, the one with the fewest tasks; `otherwise` if there is none.
+    /// Of the pCPUs that a task may use, the one with the fewest tasks; `otherwise` if it may use none.
     fn least_crowded(&self, task: TaskId, otherwise: PcpuId) -> PcpuId {
         let pcpus = self.books.rqs.len() as u32;
         let open = self.books.task(task).allowed;
@@ -68,7 +68,7 @@ impl<O: Order> Fair<O> {
             .unwrap_or(otherwise)
     }
 
-    /// The pCPU for a task that has just been created and is then run by a higher class.
+    /// The pCPU for a task that has just been created and will be run by a higher class.
     pub(crate) fn place_as_new(
         &mut self,
         task: TaskId,
@@ -116,7 +116,7 @@ impl<O: Order> Fair<O> {
         let mut best: Option<((u64, bool), PcpuId)> = None;
         let mut total = 0;
         for cpu in group.map(PcpuId) {
-            // In tasks first: a pCPU of equal tracked load may be idle at present.
+            // The number of tasks is added: a pCPU of equal tracked load may be idle at present.
             let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).queued());
             total += load;
             let rank = (load, cpu != at);
@@ -129,7 +129,7 @@ impl<O: Order> Fair<O> {
         best.map(|(_, cpu)| (total / size, cpu))
     }
 
-    /// `cpu`, or the first pCPU `task` may use if that is not among them.
+    /// `cpu` if `task` may use it, else the first pCPU that it may use.
     fn allowed_near(&self, task: TaskId, cpu: PcpuId) -> PcpuId {
         let allowed = &self.books.task(task).allowed;
         match allowed.contains(cpu) {
@@ -175,7 +175,8 @@ impl<O: Order> Fair<O> {
             .map_or(125, |level| level.imbalance_pct);
         let slack = i128::from(100 + (pct - 100) / 2);
         let (there, here_load) = (self.present_load(last), self.present_load(here));
-        // Taken off the last pCPU even where its load does not contain that of sleepers (up to 5.4): a bias for it.
+        // Subtracted from the last pCPU's load even where that does not include sleepers' load (up to 5.4): a bias in
+        // favour of that pCPU.
         let with = i128::from(here_load + load) * 100;
         let without = (i128::from(there) - i128::from(load)) * slack;
         if with < without { here } else { last }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How a task joins a runqueue and leaves it: what it brings along and takes away of weight and load, and where it is
+//! How a task joins a runqueue and leaves it: which weight and load it brings along and takes away, and where it is
 //! counted (`enqueue_entity()`, `dequeue_entity()` and what they call).
 
 use super::Fair;
@@ -10,8 +10,8 @@ use crate::host::Host;
 use corun_model::{Nanos, PcpuId, TaskId};
 
 impl<O: Order> Fair<O> {
-    /// Where the VM of `task` has a cgroup of its own, the siblings that are with it on that one's runqueue on `cpu`,
-    /// ghosts included.
+    /// If the VM of `task` has a cgroup of its own: the siblings that are with `task` on that cgroup's runqueue on
+    /// `cpu`, ghosts included.
     pub(super) fn siblings_beside(&self, task: TaskId, cpu: PcpuId) -> Option<Vec<TaskId>> {
         let vm = self.books.task(task).vm?;
         if !self.groups.get(vm).is_some_and(Group::is_group) {
@@ -65,7 +65,7 @@ impl<O: Order> Fair<O> {
         rq.load.value = rq.load.value.saturating_sub(before) + after;
     }
 
-    /// Enters `task` in the runqueue of `cpu`, if no quota forbids. Both pCPU and task are up to date.
+    /// Puts `task` on the runqueue of `cpu`, unless a quota forbids that. Both pCPU and task are up to date.
     pub(super) fn attach(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
         if !self.stays_out(host, task, cpu, why) {
             self.join_queue(host, task, cpu, why);
@@ -117,7 +117,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// The runqueue of `cpu` has one task or ghost more now, or one less.
+    /// The runqueue of `cpu` now has one task or ghost more, or one less.
     pub(super) fn crowd(&mut self, cpu: PcpuId, more: bool) {
         let new = self.books.rq(cpu).queued();
         let old = if more { new - 1 } else { new + 1 };

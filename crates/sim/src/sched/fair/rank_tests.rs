@@ -15,8 +15,8 @@ const IDLE: Cgroup = Cgroup {
 };
 const LIGHT: Cgroup = Cgroup { weight: 1, ..PLAIN };
 
-/// The first of VMs of one vCPU each, all on one pCPU, with 1000 ticks a second: the first one does this, the others
-/// compute.
+/// The outcome of the first of several VMs of one vCPU each, all on one pCPU, with 1000 ticks a second: the first one
+/// does `does`, the others compute.
 fn first_of(name: &str, does: Does, group: Cgroup, others: u32, length: Nanos) -> VmOutcome {
     let mut jobs: Vec<Job> = (0..=others)
         .map(|vm| Job::hog().vcpu(vm, 0).on("0"))
@@ -32,15 +32,16 @@ fn first_of(name: &str, does: Does, group: Cgroup, others: u32, length: Nanos) -
         .remove(0)
 }
 
-/// Of a VM that computes beside another: how long its turns and waits are, in ms; medians.
+/// How long the turns and waits of a VM that computes are while another one computes, in ms;
+/// medians.
 fn turn_and_wait(name: &str, group: Cgroup) -> (u64, u64) {
     let vm = first_of(name, Does::Hog { from: 0 }, group, 1, 10 * SEC);
     let ms = |times: &Waits| (times.quantile(0.5) + 10 * US) / MS;
     (ms(&vm.turns), ms(&vm.ready_waits))
 }
 
-/// Slices of 3 ms at least since 5.13 (`BASE_SLICE`), which are three ticks where switches take no time, as here; before, a
-/// weight of 10 to 1024 makes a slice of 0.2 ms, which lasts for one.
+/// Slices of 3 ms at least since 5.13 (`BASE_SLICE`), which are three ticks where switches take no time, as here;
+/// before 5.13, a weight of 10 to 1024 makes a slice of 0.2 ms, which lasts for one tick.
 #[test]
 fn a_light_group_has_the_least_slice() {
     let turn_and_wait = |name| turn_and_wait(name, LIGHT);
@@ -50,7 +51,7 @@ fn a_light_group_has_the_least_slice() {
     assert!(turn == 3 && (290..310).contains(&wait), "{turn}, {wait}");
 }
 
-/// 0.75 ms for an idle one, which lasts for a tick (`sched_idle_min_granularity`, 5.15).
+/// 0.75 ms for an idle group, which lasts for a tick (`sched_idle_min_granularity`, 5.15).
 #[test]
 fn an_idle_group_has_a_shorter_slice_beside_others() {
     for name in ["4.x", "5.x"] {
@@ -62,8 +63,8 @@ fn an_idle_group_has_a_shorter_slice_beside_others() {
     }
 }
 
-/// A sleeper of an idle group is placed 12 ms behind the others, and runs at the next tick; since 5.15 1.5 ms, and
-/// it waits until somebody's turn is over (`place_entity()`).
+/// A sleeper of an idle group is placed 12 ms behind the others, and runs at the next tick; since 5.15 it is placed 1.5
+/// ms behind them, and waits until a turn is over (`place_entity()`).
 #[test]
 fn a_sleeper_of_an_idle_group_waits_longer_since_5_15() {
     let nap = Does::Cycles {
@@ -82,8 +83,8 @@ fn a_sleeper_of_an_idle_group_waits_longer_since_5_15() {
     assert!((3.0..7.0).contains(&after), "{after}");
 }
 
-/// On one pCPU, one that computes for 5 us each ms, and an idle one that computes for 3 ms each second, both give or take a
-/// fifth: how long the first one waits at most, us.
+/// On one pCPU, a VM that computes for 5 us each ms, and an idle VM that computes for 3 ms each second, both give or
+/// take a fifth: how long the first one waits at most, us.
 fn longest_wait_beside_idle(name: &str) -> u64 {
     let cycles = |work, sleep| Does::Cycles {
         work,
@@ -98,7 +99,8 @@ fn longest_wait_beside_idle(name: &str) -> u64 {
     outcome.vms[0].wakeups.max() / US
 }
 
-/// A slice of an idle group protects it until 6.14 (f553741ac8c0), so that it goes on to its end, or till it sleeps.
+/// Until 6.14 (f553741ac8c0) a slice protects a task of an idle group, so that it goes on to the slice's end, or until
+/// it sleeps.
 #[test]
 fn in_6_6_a_wake_up_waits_for_the_slice_of_an_idle_group() {
     let wait = longest_wait_beside_idle("6.6");

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Idle groups (`cpu.idle`): which task gives way to which at a wake-up, whatever the order says.
 //!
-//! Linux compares the entities where the paths of two tasks part (`find_matching_se()`). If that of the current
-//! one is an idle group, and that of the woken one is not, the pCPU is to schedule, and a slice protects nobody
-//! (since 6.15; in 6.6 it does, `EevdfParams::protects_idle`); the other way round nobody is preempted (`check_preempt_wakeup_fair()` of 6.12). And a pCPU that has only
-//! tasks of idle groups is as good as an idle one for a sleeper that looks for such (`sched_idle_cpu()` in
-//! `select_idle_sibling()`).
+//! Linux compares the entities where the paths of two tasks part (`find_matching_se()`). If the current task's entity
+//! is an idle group and the woken one's is not, the pCPU reschedules, and no slice protects the current task (since
+//! 6.15; in 6.6 one does, `EevdfParams::protects_idle`); the other way round the current task is not preempted
+//! (`check_preempt_wakeup_fair()` of 6.12). And a pCPU that has only tasks of idle groups is as good as an idle one for
+//! a sleeper that looks for an idle pCPU (`sched_idle_cpu()` in `select_idle_sibling()`).
 //!
 //! `cpu.idle` came with 5.15; here all kernels have it, as they have quotas ([`bandwidth`](super::bandwidth)).
 //! CFS of 5.15 to 6.5 gives idle groups shorter slices, too, and their sleepers less credit
-//! (`CfsParams::idle_min_granularity`). Left out: that balancing and the placing of new tasks take such a pCPU for idle, too.
+//! (`CfsParams::idle_min_granularity`). Left out: that balancing and the placing of new tasks also take such a pCPU for
+//! idle.
 
 use super::weights::Groups;
 use super::{Fair, Order};
@@ -26,7 +27,7 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    /// Those of a host; `None` if no group is idle.
+    /// The ranks of a host's groups; `None` if no group is idle.
     pub(super) fn of(cgroups: &Cgroups, groups: &Groups) -> Option<Box<Self>> {
         if !cgroups.all.iter().any(|group| group.idle) {
             return None;
@@ -63,7 +64,7 @@ impl Ranks {
         path.any(|group| self.is_idle(Some(group)))
     }
 
-    /// Where the paths of two tasks of these VMs part: is each an idle group there?
+    /// For two tasks of these VMs: is the entity of each, where their paths part, an idle group?
     fn where_they_part(&self, one: Option<usize>, other: Option<usize>) -> (bool, bool) {
         let (one, other) = (self.path(one), self.path(other));
         let common = one.iter().zip(other).take_while(|(a, b)| a == b).count();
@@ -73,8 +74,8 @@ impl Ranks {
 }
 
 impl<O: Order> Fair<O> {
-    /// Does `woken` take the pCPU `cpu` from its current task, or not, because one of them is in an idle group?
-    /// `None`: that is for the order to say.
+    /// Whether `woken` takes the pCPU `cpu` from its current task, where that follows from one of them being in an idle
+    /// group. `None`: the order decides.
     pub(super) fn preempts_by_rank(&mut self, cpu: PcpuId, woken: TaskId) -> Option<bool> {
         let ranks = self.ranks.as_ref()?;
         let current = self.books.rq(cpu).current?;
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
     use crate::load::Cgroup;
 
-    /// VM 0 is idle in a slice, VM 1 beside it; VM 2 in an idle slice, VM 3 is of the root.
+    /// VM 0 is idle in a slice, with VM 1 next to it; VM 2 is in an idle slice, VM 3 in the root.
     #[test]
     fn which_task_gives_way_to_which() {
         let group = |idle, within| Cgroup {

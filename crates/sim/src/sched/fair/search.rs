@@ -3,13 +3,13 @@
 //!
 //! It tries the pCPU the task shall go to, the one it ran on last, one it used before that
 //! (`recent_used_cpu`, since 4.16), and then those that share the LLC, round from the first: a core that
-//! idles as a whole, if there is one, else a hardware thread. To look at a pCPU takes a cache line that
-//! others change, so that on busy hosts kernels give up before they have looked at all:
+//! idles as a whole, if there is one, else a hardware thread. To look at a pCPU means to read a cache line that others
+//! change, so on busy hosts kernels give up before they have looked at all pCPUs:
 //!
-//! - 4.13 to 5.19 (`SIS_PROP`) look for as long as 1/512 of the time that the waking pCPU idles on average
-//!   lasts for each pCPU of the LLC, by how long searches took lately, but at 3 pCPUs at least.
-//! - Since 6.0 (`SIS_UTIL`) the busier the LLC the fewer: all where it idles, none from 85 % on. How
-//!   busy it is, periodic balancing looks up.
+//! - 4.13 to 5.19 (`SIS_PROP`) spend, for each pCPU of the LLC, up to 1/512 of the waking pCPU's average idle time,
+//!   judged by how long searches took lately, but look at 3 pCPUs at least.
+//! - Since 6.0 (`SIS_UTIL`) they look at fewer pCPUs the busier the LLC is: at all where it idles, at none from 85 %
+//!   on. How busy it is, periodic balancing finds out.
 //!
 //! Either way a hardware thread of the same core is tried, too.
 
@@ -21,16 +21,16 @@ use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
 /// How far a wake-up looks for an idle pCPU in the LLC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// To the end (before 4.13).
+    /// At all pCPUs (before 4.13).
     All,
-    /// As long as it is worth it (`SIS_PROP`): what a look at one pCPU takes, ns.
+    /// As long as it is worth it (`SIS_PROP`); the number is what a look at one pCPU takes, ns.
     Worthwhile(Nanos),
-    /// The less the busier the LLC is (`SIS_UTIL`).
+    /// The less far, the busier the LLC is (`SIS_UTIL`).
     ByUtil,
 }
 
-/// What a look at whether another pCPU idles takes: a read of a cache line that another core of the socket has
-/// modified. 50.3 ns on a Xeon of the Skylake generation ("Local Socket L2->L2 HITM latency" of Intel's
+/// The time to look whether another pCPU idles: a read of a cache line that another core of the socket has modified.
+/// 50.3 ns on a Xeon of the Skylake generation ("Local Socket L2->L2 HITM latency" of Intel's
 /// Memory Latency Checker, github.com/FDio/csit, docs/report/introduction/test_environment_sut_calib_skx.rst).
 pub(crate) const LOOK: Nanos = 50;
 
@@ -67,7 +67,7 @@ impl<O: Order> Fair<O> {
         found.unwrap_or(target)
     }
 
-    /// The pCPU that `task` was on before its last one, `last`, by the kernels that know.
+    /// The pCPU that `task` was on before its last one, `last`, in kernels that remember it.
     fn take_recent(&mut self, task: TaskId, last: PcpuId) -> Option<PcpuId> {
         match self.tuning.search {
             Search::All => None,
@@ -76,7 +76,8 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Until 5.12 a waker on `here` that might have pulled the task remembers where that was then.
+    /// Until 5.12 a waker on `here` that might have pulled the task remembers `here` as a pCPU that
+    /// the waker itself used.
     pub(super) fn remember_waking(&mut self, here: PcpuId) {
         if matches!(self.tuning.search, Search::Worthwhile(_))
             && let Some(waker) = self.books.rq(here).current
@@ -137,14 +138,15 @@ impl<O: Order> Fair<O> {
         let span = Nanos::from(self.domains.llc_size());
         let rq = self.books.rq(here);
         let (time, usual) = (span * (rq.mean_idle / 512), rq.mean_search + 1);
-        // At the last of them it gives up, and the first is `target`, which is known to be busy.
+        // At the last of these looks the search gives up, and the first is at `target`, which is
+        // known to be busy.
         let most = (time / usual).max(4).min(span + 1) - 2;
         let found = self
             .idle_thread_in_llc(target, allowed)
             .filter(|&cpu| Nanos::from(self.distance(target, cpu)) <= most);
         let looked = match found {
             Some(cpu) => Some(Nanos::from(self.distance(target, cpu)) + 1),
-            // How long one took that gave up is not counted.
+            // How long a search took that gave up is not counted.
             None => (most + 1 == span).then_some(span),
         };
         if let Some(looked) = looked {
@@ -176,7 +178,8 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// How many of the pCPUs behind `target` up to `cpu` are allowed: others are not looked at.
+    /// How many of the pCPUs from behind `target` up to `cpu` are allowed: others are not looked
+    /// at.
     fn allowed_up_to(&self, target: PcpuId, cpu: PcpuId, allowed: &PcpuSet) -> u32 {
         let (llc, size) = (self.domains.llc_of(target), self.domains.llc_size());
         let behind = |step| PcpuId(llc.start + (target.0 - llc.start + step) % size);
@@ -237,7 +240,7 @@ mod tests {
         cfs
     }
 
-    /// Where task 0 wakes up, which shall go to pCPU 0 and was on `last`.
+    /// Where task 0 wakes up, whose target is pCPU 0 and which was on `last`.
     fn found(cfs: &mut Fair<CfsOrder>, last: u32) -> u32 {
         cfs.idle_near(TASK, PcpuId(0), PcpuId(last), PcpuId(0)).0
     }
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!([at(86), at(100)], [0, 0]);
     }
 
-    /// A fourth of twelve pCPUs idles, the far ones: seen by balancing, since averages say so.
+    /// A quarter of twelve pCPUs, the far ones, is idle, and balancing knows from the averages.
     #[test]
     fn a_busy_llc_is_not_searched() {
         let goes = |busy: u64| {
@@ -335,7 +338,8 @@ mod tests {
         assert_eq!(cfs.books.task(TASK).recent, Some(PcpuId(5)));
     }
 
-    /// Sleepers beside hogs on most of the pCPUs: those of a kernel that does not look wait.
+    /// Sleepers, and hogs on most of the pCPUs: in a kernel that does not look for an idle pCPU the
+    /// sleepers wait.
     #[test]
     fn a_task_that_does_not_look_waits() {
         let served = |search| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Sibling vCPUs on different pCPUs, done as the balance-scheduling paper did it: to Linux' own
+//! Sibling vCPUs on different pCPUs, done as the balance-scheduling paper did it: within Linux' own
 //! scheduler, by its affinity masks and nothing else (Sukwong and Kim, EuroSys 2011, §5.2).
 //!
 //! *Balance scheduling* sets the mask (`cpus_allowed`) of a vCPU before a runqueue is chosen for it:
@@ -11,10 +11,10 @@
 //! A vCPU for which that leaves no pCPU may use all those that it may use anyway.
 //!
 //! *Load-conscious balance scheduling* (Kim et al., ASPLOS 2013, §4; `try_to_balance_affine()` of its
-//! published code) sets the mask of a vCPU that wakes up: the pCPUs that are light, and of those the
-//! ones without a sibling if there are any. A pCPU is light if its weight is at most so many percent of
-//! the mean. If none would do that wake-up placement chooses, the lightest of them near the last one has
-//! it (`select_fallback_rq()`). Its balancer heeds no such mask (`can_migrate_task()`,
+//! published code) sets the mask of a vCPU that wakes up: the pCPUs that are light, and of those the ones without a
+//! sibling if there are any. A pCPU is light if its weight is at most so many percent of the mean. If wake-up placement
+//! chooses a pCPU outside the mask, the vCPU goes to the lightest pCPU of the mask near the last one
+//! (`select_fallback_rq()`). The balancer heeds no such mask (`can_migrate_task()`,
 //! `is_fair_balsched()`): siblings may come together again when load says so.
 
 use super::{Fair, Order};
@@ -35,8 +35,8 @@ pub enum Siblings {
 }
 
 impl<O: Order> Fair<O> {
-    /// A task has been added: it may be a vCPU, with siblings. Where nobody keeps these apart they may still be
-    /// called together ([`Gangs`](super::Gangs)).
+    /// A task has been added: it may be a vCPU with siblings. Even where siblings are not kept apart they may be called
+    /// together ([`Gangs`](super::Gangs)).
     pub(super) fn know_sibling(&mut self, task: TaskId, pcpus: u32) {
         let member = self.books.task(task);
         let Some(vm) = member.vm else {
@@ -58,8 +58,8 @@ impl<O: Order> Fair<O> {
         self.siblings[vm].push(task);
     }
 
-    /// The pCPU with the fewest vCPUs, and without a sibling if there is one; of several one on the core with the
-    /// fewest, as an administrator who pins vCPUs by hand takes cores before hardware threads.
+    /// The pCPU with the fewest vCPUs, and if possible without a sibling; of several, one on the core with the fewest
+    /// vCPUs, as an administrator who pins vCPUs by hand fills cores before hardware threads.
     fn home_for(&self, vm: usize, allowed: &PcpuSet, pcpus: u32) -> Option<PcpuId> {
         let at = |cpu| (self.homes.iter()).filter(move |(_, home)| *home == Some(cpu));
         let crowd = |cpu: PcpuId| {
@@ -71,7 +71,8 @@ impl<O: Order> Fair<O> {
         open.min_by_key(|cpu| crowd(*cpu))
     }
 
-    /// Sets the masks of a vCPU that is about to be queued or has been, and of its queued siblings.
+    /// Sets the masks of a vCPU that is about to be queued or has just been queued, and of its
+    /// queued siblings.
     pub(super) fn keep_apart(&mut self, task: TaskId) {
         let Some(vm) = self.books.task(task).vm else {
             return;
@@ -101,7 +102,8 @@ impl<O: Order> Fair<O> {
         }
         self.siblings[vm] = siblings;
     }
-    /// The same where that is to leave no pCPU crowded: only until it has been queued.
+    /// The same for load-conscious balance scheduling: the mask holds only until the vCPU has been
+    /// queued.
     fn admit_light(&mut self, task: TaskId, vm: usize, percent: u32) {
         let member = self.books.task(task);
         let (given, queued) = (member.given, member.on.is_some());

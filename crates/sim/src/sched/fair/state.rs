@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The books: what is known of each task and each pCPU, whatever the order of the runqueues.
+//! The books: what is known about each task and each pCPU, whatever the order of the runqueues.
 
 use super::decay::{Average, Decay, FULL};
 use crate::event_queue::EventId;
@@ -8,14 +8,16 @@ use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, time::MS};
 /// A task.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// Own weight, and what it counts at present: its part of its VM's weight if that has one.
+    /// Own weight, and what the task counts at present: its part of its VM's weight if the VM has
+    /// one.
     pub(crate) own: u64,
     pub(crate) weight: u64,
-    /// The same without the groups around its VM, and what the order of its runqueue was told.
+    /// What it counts without the groups around its VM, and what the order of its runqueue was
+    /// told.
     pub(crate) inner: u64,
     pub(crate) told: u64,
     pub(crate) vm: Option<usize>,
-    /// pCPUs it may use at present, and those it was given.
+    /// pCPUs it may use at present, and those it was bound to.
     pub(crate) allowed: PcpuSet,
     pub(crate) given: PcpuSet,
     /// The runqueue it is on, or is a ghost on while it sleeps.
@@ -84,14 +86,14 @@ impl Member {
     }
 }
 
-/// A pCPU that shares its core with none and that no higher class uses (`SCHED_LOAD_SCALE`).
+/// A pCPU that shares its core with no other and that no higher class uses (`SCHED_LOAD_SCALE`).
 pub(crate) const WHOLE: u64 = 1024;
 
 /// A core of several threads in 2.6.33 (`smt_gain` in `SD_SIBLING_INIT`), which shares it among them
 /// (`default_scale_smt_power()`).
 pub(crate) const CORE: u64 = 1178;
 
-/// After which a higher class's time counts half (`sched_avg_period()`: half of
+/// The time after which a higher class's time counts half (`sched_avg_period()`: half of
 /// `sysctl_sched_time_avg`, 1 s).
 const ABOVE_PERIOD: Nanos = 500 * MS;
 
@@ -108,21 +110,21 @@ pub(crate) struct Part {
 pub(crate) struct Runqueue {
     pub(crate) nr: u32,
     pub(crate) ghosts: u32,
-    /// Those of them that are in idle groups, if there are such.
+    /// How many of them are in idle groups, if there are such groups.
     pub(crate) of_idle: u32,
     /// Tasks of a higher class that are ready or running on this pCPU.
     pub(crate) above: u32,
-    /// Time that a higher class had, older times counting less, and up to when that is so; and what
-    /// of the pCPU is left to this class, in parts of [`WHOLE`].
+    /// Time that a higher class had, older times counting less, and up to when that is booked; and
+    /// what of the pCPU is left to this class, in parts of [`WHOLE`].
     above_time: Nanos,
     above_since: Nanos,
     pub(crate) power: u64,
-    /// All there is of it.
+    /// The same if no higher class uses the pCPU.
     whole: u64,
     pub(crate) current: Option<TaskId>,
     /// Up to when the current task's time is charged.
     pub(crate) charged: Nanos,
-    /// Sum of the members' and ghosts' (and, by generation, sleepers') loads.
+    /// Sum of the members' and ghosts' (and, depending on the generation, sleepers') loads.
     pub(crate) load: Average,
     /// Share of time it was busy, of [`FULL`], moved tasks' part included.
     pub(crate) util: Average,
@@ -140,7 +142,7 @@ pub(crate) struct Runqueue {
     pub(crate) push_to: Option<PcpuId>,
     /// The timer that ends a slice between ticks.
     pub(crate) stop_timer: EventId,
-    /// Someone shall get the pCPU as soon as it enters the kernel (`TIF_NEED_RESCHED_LAZY`).
+    /// Another task shall get the pCPU as soon as it enters the kernel (`TIF_NEED_RESCHED_LAZY`).
     pub(crate) lazy: bool,
     newest: Option<TaskId>,
     oldest: Option<TaskId>,
@@ -175,7 +177,7 @@ impl Runqueue {
         }
     }
 
-    /// A task moves here with its part of the averages but for the load.
+    /// A task moves here with its part of the averages except the load.
     pub(crate) fn gain(&mut self, part: &Part) {
         self.util.value = (self.util.value + part.util).min(FULL);
         self.runnable.value += part.runnable;
@@ -192,17 +194,17 @@ impl Runqueue {
         self.queued() == 0
     }
 
-    /// Members and ghosts (`cfs_rq->nr_running`, later `nr_queued`; `h_nr_queued`).
+    /// Number of members and ghosts (`cfs_rq->nr_running`, later `nr_queued`; `h_nr_queued`).
     pub(crate) fn of_this_class(&self) -> u32 {
         self.nr + self.ghosts
     }
 
-    /// Ready and running tasks of all classes.
+    /// Number of ready and running tasks of all classes.
     pub(crate) fn all(&self) -> u32 {
         self.nr + self.above
     }
 
-    /// The same and ghosts (`rq->nr_running`).
+    /// The same with ghosts (`rq->nr_running`).
     pub(crate) fn queued(&self) -> u32 {
         self.all() + self.ghosts
     }
@@ -248,8 +250,8 @@ impl Runqueue {
 pub(crate) struct RunqueueAccounts {
     pub(crate) tasks: Vec<Member>,
     pub(crate) rqs: Vec<Runqueue>,
-    /// Per pCPU, the sum of its members' and ghosts' weights: beside each other, since balancing adds those of whole
-    /// domains.
+    /// Per pCPU, the sum of its members' and ghosts' weights: next to each other in memory, since balancing adds those
+    /// of whole domains.
     pub(crate) weights: Vec<u64>,
     decay: Decay,
 }
@@ -308,7 +310,7 @@ impl RunqueueAccounts {
         member.util.advance(full(running), now, &self.decay);
     }
 
-    /// A task's averages go on from where they stood still, if they did.
+    /// A task's averages go on from where they stood still, if they were frozen.
     pub(crate) fn thaw(&mut self, task: TaskId, now: Nanos) {
         let member = &mut self.tasks[task.index()];
         if !std::mem::replace(&mut member.frozen, false) {
@@ -364,7 +366,8 @@ impl RunqueueAccounts {
         }
     }
 
-    /// The members and ghosts of a runqueue, the one that joined or got its pCPU last first, or last.
+    /// The first of a runqueue's members and ghosts, in the order in which they last joined or got the pCPU, newest or
+    /// oldest first.
     pub(crate) fn members(&self, cpu: PcpuId, newest_first: bool) -> Option<TaskId> {
         let rq = &self.rqs[cpu.index()];
         if newest_first { rq.newest } else { rq.oldest }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a policy may change of the fair class while it runs: what a vCPU counts among its siblings,
-//! what its VM counts against others, and where it is.
+//! what its VM counts against others, and on which pCPU it is.
 //!
-//! Of weights a group's average learns at once, in proportion, and its queued members when they are
-//! told, as `reweight_entity()` and `sched_group_set_shares()` have it.
+//! When weights change, a group's average follows at once, in proportion, and its queued members
+//! when they are told, as in `reweight_entity()` and `sched_group_set_shares()`.
 
 use super::decay::FULL;
 use super::weights::LEAST;
@@ -46,8 +46,7 @@ impl<O: Order> Fair<O> {
         on.map_or(0, |cpu| now.saturating_sub(self.books.rq(cpu).charged))
     }
 
-    /// `task` weighs `own` among its siblings from now on, in the kernel's unit. True if that is another
-    /// weight than before.
+    /// `task` weighs `own` among its siblings from now on, in the kernel's unit. True if that changes the weight.
     pub(crate) fn set_own_weight(&mut self, task: TaskId, own: u64, now: Nanos) -> bool {
         let own = own.max(LEAST);
         let member = self.books.task(task);
@@ -72,8 +71,7 @@ impl<O: Order> Fair<O> {
         true
     }
 
-    /// VM number `vm` weighs so much from now on, if it has a weight; in the kernel's unit. True if that
-    /// is another one than before.
+    /// VM number `vm` weighs so much from now on, if it has a weight; in the kernel's unit. True if that changes it.
     pub(crate) fn set_group_weight(&mut self, vm: usize, weight: u64) -> bool {
         self.groups.set_weight(vm, weight.max(LEAST))
     }
@@ -92,7 +90,7 @@ impl<O: Order> Fair<O> {
         self.books.task(task).weight
     }
 
-    /// Is it fit for `task` to be queued on `cpu`: may it be there, and is no sibling?
+    /// Is `cpu` fit for `task` to be queued on: may `task` use it, and is no sibling there?
     pub(crate) fn has_room(&self, task: TaskId, cpu: PcpuId) -> bool {
         let member = self.books.task(task);
         let sibling = |other: TaskId| other != task && self.books.task(other).vm == member.vm;

@@ -3,10 +3,10 @@
 //!
 //! Linux takes the cgroup's entity off the runqueue of a pCPU (`throttle_cfs_rq()`), and with it all tasks that are
 //! queued there within; they stay where they are, so that neither a wake-up nor balancing moves them
-//! (`throttled_lb_pair()`), and their averages stand still. In the cgroup around, what the entity weighed is
-//! the others' meanwhile. Here, where each task is on its pCPU's runqueue itself
+//! (`throttled_lb_pair()`), and their averages stand still. Meanwhile the entity's weight in the cgroup around it falls
+//! to the others. Here, where each task is on its pCPU's runqueue itself
 //! ([`weights`](super::weights)), each is taken off it, *parked*. It comes back as the entity does: as if it woke up
-//! there (`ENQUEUE_WAKEUP` in `unthrottle_cfs_rq()`), but without preempting anybody, unless the pCPU idles. A task
+//! there (`ENQUEUE_WAKEUP` in `unthrottle_cfs_rq()`), but without preempting any task, unless the pCPU idles. A task
 //! that wakes up where its cgroup is throttled is parked as well.
 //!
 //! When: the pCPU that finds its current task's cgroup without runtime, at a tick or whenever time is
@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::load::{Cgroups, Quota};
 use corun_model::{Nanos, PcpuId, TaskId};
 
-/// Tells timers of quotas from those that end slices: the cgroup is in the lower half.
+/// Distinguishes timers of quotas from those that end slices: the cgroup is in the lower half.
 const PERIOD: u64 = 1 << 40;
 const SLACK: u64 = 1 << 41;
 
@@ -35,10 +35,10 @@ struct Parked {
     why: Join,
 }
 
-/// What is known of a task.
+/// What is known about a task.
 #[derive(Clone, Copy, Debug)]
 struct Limited {
-    /// The cgroup that it is in, if a quota holds there.
+    /// The cgroup that it is in, if a quota applies there.
     leaf: Option<Leaf>,
     parked: Option<Parked>,
     /// How long it was parked before, in all.
@@ -49,13 +49,13 @@ struct Limited {
 #[derive(Debug)]
 pub(super) struct Quotas {
     bandwidth: Bandwidth,
-    /// What limits each vCPU by itself, by VM.
+    /// The quota of each single vCPU, by VM.
     of_vcpus: Vec<Option<Quota>>,
     tasks: Vec<Limited>,
 }
 
 impl Quotas {
-    /// Those of these cgroups, if there are any.
+    /// The quotas of these cgroups, if there are any.
     pub(super) fn of(cgroups: &Cgroups, pcpus: usize, interleave: bool) -> Option<Box<Self>> {
         let bandwidth = Bandwidth::of(cgroups, pcpus, interleave)?;
         Some(Box::new(Self {
@@ -102,13 +102,13 @@ impl Quotas {
         self.bandwidth.park(task, parked.by, parked.cpu);
     }
 
-    /// How many cgroups `pool` is out from that of the task's VM; `None`: it is the task's own within that.
+    /// How many cgroups out from that of the task's VM `pool` is; `None`: it is the task's own within that.
     fn level(&self, task: TaskId, pool: Pool) -> Option<usize> {
         let leaf = self.tasks[task.index()].leaf;
         leaf.map_or(Some(0), |leaf| self.bandwidth.level(leaf, pool))
     }
 
-    /// It is not parked any more.
+    /// `task` is not parked any more.
     fn end_parked(&mut self, task: TaskId, now: Nanos) -> Option<Parked> {
         let it = &mut self.tasks[task.index()];
         let parked = it.parked.take();
@@ -118,7 +118,7 @@ impl Quotas {
 }
 
 impl<O: Order> Fair<O> {
-    /// The current task of `cpu` had it for `time`: that comes off the quotas around it.
+    /// The current task of `cpu` had it for `time`: charges that to the quotas around it.
     pub(super) fn charge_quotas(&mut self, task: TaskId, cpu: PcpuId, time: Nanos, now: Nanos) {
         if let Some(quotas) = &mut self.quotas
             && let Some(leaf) = quotas.leaf(task)
@@ -162,7 +162,7 @@ impl<O: Order> Fair<O> {
         let Some(by) = quotas.bandwidth.enter(leaf, cpu, now) else {
             return false;
         };
-        // It may have left a ghost there.
+        // The task may have left a ghost there.
         self.order.let_go(cpu, task);
         self.leave_level(task, now);
         self.park(task, by, cpu, why, now);
@@ -179,7 +179,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// `cpu` is about to pick another task than `task`, or that again: throttles what has nothing left.
+    /// `cpu` is about to pick another task than `task`, or `task` again: throttles cgroups without runtime left.
     pub(super) fn check_quotas(&mut self, task: Option<TaskId>, cpu: PcpuId, now: Nanos) {
         let Some(quotas) = &mut self.quotas else {
             return;
@@ -239,8 +239,9 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// The cgroup so far out from that of the task's VM withdraws what `task` counts around it, or gives it back. One that
-    /// the task has to itself within that (`None`) does so in the VM's, like a vCPU that sleeps.
+    /// The cgroup that is `level` cgroups out from that of the task's VM withdraws what `task` counts around it, or
+    /// gives it back. A cgroup that the task has to itself within the VM's (`None`) does so in the VM's, as if the vCPU
+    /// slept.
     fn hold_in_groups(&mut self, task: TaskId, level: Option<usize>, held: bool, now: Nanos) {
         let Some(level) = level else {
             self.count_in_group(task, !held, now);
@@ -307,8 +308,8 @@ impl<O: Order> Fair<O> {
         self.join_queue(host, task, cpu, parked.why);
     }
 
-    /// Does what the accounts ask for. `here` is the pCPU where that is, if it is one; what it is to do itself
-    /// it does anyway if it `picks`.
+    /// Does what the accounts ask for. `here` is the pCPU where that happens, if it is one; if it `picks` anyway, it
+    /// need not be asked to.
     pub(super) fn answer_quotas(&mut self, host: &mut Host, here: Option<PcpuId>, picks: bool) {
         let Some(quotas) = &mut self.quotas else {
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What quotas come to under the models of CFS and EEVDF: by hand, at random and beside corun's own.
+//! What quotas lead to under the models of CFS and EEVDF: by hand, at random and compared with corun's own dispatcher.
 
 use crate::host::HostParams;
 use crate::load::{Cgroup, Cgroups, Quota};
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 pub(super) type Boxed = Box<dyn HostScheduler>;
 
-/// One of several.
+/// One of several schedulers.
 struct Any(Boxed);
 
 impl HostScheduler for Any {
@@ -34,7 +34,7 @@ pub(super) const PLAIN: Cgroup = Cgroup {
     within: None,
 };
 
-/// A cgroup that has so much of each 100 ms.
+/// A cgroup that has `time` of each 100 ms.
 pub(super) fn limited(time: Nanos, burst: Nanos, within: Option<usize>) -> Cgroup {
     let period = 100 * MS;
     let quota = Some(Quota {
@@ -121,8 +121,7 @@ fn a_hog_runs_for_its_quota() {
     }
 }
 
-/// By the clock: it begins at once, is found without runtime at the tick at 20 ms, and goes on when the
-/// period ends.
+/// In detail: the VM begins at once, is found without runtime at the tick at 20 ms, and goes on when the period ends.
 #[test]
 fn it_is_throttled_at_a_tick_and_back_with_the_period() {
     let jobs = grouped(hogs(1, 1), vec![limited(20 * MS, 0, None)], &[0]);
@@ -138,7 +137,7 @@ fn it_is_throttled_at_a_tick_and_back_with_the_period() {
     assert!(spent.abs_diff(60 * MS) < 2 * MS, "{spent}");
 }
 
-/// Four vCPUs on four pCPUs have the time of one: a fourth each.
+/// Four vCPUs on four pCPUs have the time of one pCPU: a quarter each.
 #[test]
 fn vcpus_share_a_quota() {
     for name in KERNELS {
@@ -167,7 +166,7 @@ fn others_have_what_a_quota_leaves() {
         let outcome = run_under(name, topology, jobs, 20 * SEC);
         let ran = ran(&outcome);
         assert_near(&ran[..2], &[4 * SEC; 2], 3, name);
-        // Without averages a pCPU's load jumps each time somebody is throttled, and others are moved for it.
+        // Without averages a pCPU's load jumps each time a task is throttled, and others are moved because of that.
         let off = if name == "2.6.33" { 25 } else { 2 };
         assert_near(&ran[2..], &[32 * SEC / 3; 3], off, name);
         let idle = outcome.idle_share;
@@ -194,9 +193,9 @@ fn two_levels() {
     }
 }
 
-/// A VM that is throttled leaves its weight to those in its slice. On four pCPUs a slice of weight 200 has `small`, of two
-/// vCPUs, and `large`, of four, beside a VM of 100 outside, of four. `small` may have 5 ms of 100; of the rest the slice has
-/// two thirds, so that `large` has twice what the VM outside has.
+/// A VM that is throttled leaves its weight to those in its slice. On four pCPUs a slice of weight 200 has `small`, of
+/// two vCPUs, and `large`, of four; outside is a VM of weight 100, of four. `small` may have 5 ms of 100; of the rest
+/// the slice has two thirds, so that `large` has twice what the VM outside has.
 #[test]
 fn the_weight_of_a_throttled_vm_is_its_slices() {
     for name in KERNELS {
@@ -223,7 +222,7 @@ fn the_weight_of_a_throttled_vm_is_its_slices() {
     }
 }
 
-/// 40 ms of work each second with 20 ms in a period: half of it waits for the next, unless it may save up.
+/// 40 ms of work each second with 20 ms in a period: half of it waits for the next period, unless the VM may save up.
 #[test]
 fn a_cgroup_that_saved_up_is_not_throttled() {
     for name in KERNELS {
@@ -256,7 +255,7 @@ fn helpers_are_in_the_cgroup() {
     assert_near(&[both], &[2 * SEC], 2, "both");
 }
 
-/// Under corun's own policy, CFS and EEVDF a quota comes to the same.
+/// Under corun's own dispatcher, CFS and EEVDF a quota leads to the same result.
 #[test]
 fn the_same_as_under_corun() {
     let topology = ("1n1l4c1t", 1000);
@@ -291,7 +290,7 @@ fn the_same_as_under_corun() {
     }
 }
 
-/// What limits each vCPU by itself.
+/// A quota that limits each vCPU by itself.
 fn each(time: Nanos) -> Option<Quota> {
     let (period, burst) = (100 * MS, 0);
     Some(Quota {
@@ -301,7 +300,7 @@ fn each(time: Nanos) -> Option<Quota> {
     })
 }
 
-/// Each of three hogs has its own 20 ms of each 100, whoever else is in the VM; a quota around them holds, too.
+/// Each of three hogs has its own 20 ms of each 100, whatever else is in the VM; a quota around them holds, too.
 #[test]
 fn each_vcpu_has_its_own_quota() {
     for name in KERNELS {
@@ -321,16 +320,16 @@ fn each_vcpu_has_its_own_quota() {
         };
         let (alone, throttled) = ran(None);
         assert_near(&alone, &[2 * SEC; 3], 3, name);
-        // The rest of the time, but for what three wait for two pCPUs.
+        // The rest of the time, except for the time that three wait for two pCPUs.
         assert_near(&[throttled], &[24 * SEC], 10, name);
         let (within, _) = ran(each(30 * MS));
         assert_near(&[within.iter().sum()], &[3 * SEC], 3, name);
     }
 }
 
-/// A vCPU that has used its quota up counts in its VM as little as one that sleeps. Alone on a pCPU it has 40 of each 100 ms.
-/// Its sibling shares the other one with a VM of the same weight: it has a third of that while both want to run, and half
-/// of it otherwise, were it not for its own 40 ms.
+/// A vCPU that has used its quota up counts in its VM as little as one that sleeps. Alone on a pCPU it has 40 of each
+/// 100 ms. Its sibling shares the other pCPU with a VM of the same weight: without its own limit of 40 ms it would have
+/// a third of that pCPU while both want to run, and half of it otherwise.
 #[test]
 fn a_vcpu_without_quota_left_weighs_nothing_in_its_vm() {
     for name in KERNELS {
@@ -353,8 +352,8 @@ fn a_vcpu_without_quota_left_weighs_nothing_in_its_vm() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever the load: in no part of a run has anybody more than its quota, what it saved up, and on each pCPU what
-    /// it kept there and a tick too much. And a task that waits while a pCPU idles waits for a quota.
+    /// Whatever the load: in no part of a run does a cgroup have more than its quota, what it saved up, and on each
+    /// pCPU what it kept there plus a tick. And a task that waits while a pCPU idles waits for a quota.
     #[test]
     fn quotas_hold(
         name in prop::sample::select(KERNELS.to_vec()),
@@ -386,7 +385,7 @@ proptest! {
         prop_assert!(all <= most, "{} of {}", all, most);
     }
 
-    /// Whatever else has a say in which task runs where: none is lost or run twice, affinity holds,
+    /// Whatever else influences which task runs where: none is lost or run twice, affinity holds,
     /// the books are right at every decision.
     #[test]
     fn random_loads(scene in scenes(), what in 0usize..13, time in 1u64..60, outer in 20u64..200) {
@@ -426,7 +425,7 @@ proptest! {
         Simulation::new(params, Box::new(audited), Box::new(jobs), None).run(0, 2 * SEC, |_| {});
     }
 
-    /// With quotas that nobody reaches, everybody has what it would have without.
+    /// With quotas that no cgroup reaches, every task has what it would have without.
     #[test]
     fn quotas_that_are_not_reached_change_nothing(
         name in prop::sample::select(KERNELS.to_vec()),

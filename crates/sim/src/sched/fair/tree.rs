@@ -109,8 +109,8 @@ impl Forest {
         None
     }
 
-    /// The task with the least key among those whose rank is `fit`, which must hold for every rank
-    /// below one that it holds for.
+    /// The task with the least key among those whose rank is `fit`. If `fit` holds for a rank it
+    /// must hold for every lower one.
     pub(crate) fn find(&self, root: Root, fit: impl Fn(i64) -> bool) -> Option<TaskId> {
         let mut at = root.0;
         while at != NIL {
@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a sorted list.
+        /// Compares the tree with a sorted list.
         #[test]
         fn like_a_sorted_list(steps in prop::collection::vec((0u32..24, -20i64..20, -20i64..20), 1..200)) {
             let mut forest = Forest::default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What placement and balancing need to know of a kernel's version and settings.
+//! What placement and balancing need to know about a kernel's version and settings.
 
 use super::gang::Gangs;
 use super::search::Search;
@@ -24,20 +24,22 @@ pub enum Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tuning {
     pub(crate) generation: Generation,
-    /// A task that ran so recently is cache-hot, and an idle time that short not worth a pull, ns.
+    /// A task that ran within this time is cache-hot, and a shorter idle time is not worth a pull,
+    /// ns.
     pub(crate) migration_cost: Nanos,
     /// How far a wake-up looks for an idle pCPU.
     pub(crate) search: Search,
-    /// Does a pCPU about to idle try to pull only as often as that brings something (`NI_RANDOM`)?
+    /// Does a pCPU about to idle try to pull only as often as that succeeds (`NI_RANDOM`)?
     pub(crate) pulls_by_success: bool,
-    /// And more often if it seldom is about to (`NI_RATE`)?
+    /// And more often if it is seldom about to idle (`NI_RATE`)?
     pub(crate) pulls_if_rare: bool,
-    /// What looking for work in one domain takes a pCPU about to idle at most, ns (5.5 and later).
+    /// The longest time that a pCPU about to idle takes to look for work in one domain, ns (5.5 and
+    /// later).
     pub(crate) newidle_cost: Nanos,
-    /// Has a pCPU idled, as far as it learns for how long it does so, until it has a task, however
-    /// that came (`put_prev_task_idle()` of 7.2.13)? Before, until one woke up there.
+    /// Does the idle time that a pCPU learns from end when it gets a task in any way
+    /// (`put_prev_task_idle()` of 7.2.13)? Before, it ended when a task woke up there.
     pub(crate) idles_until_switch: bool,
-    /// Does only an idle pCPU even out numbers of tasks, and one of an idle core rather than others?
+    /// Do only idle pCPUs even out numbers of tasks, those of idle cores before others?
     pub(crate) spreads_if_idle: bool,
     /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
     pub(crate) balance_interval: Option<Nanos>,
@@ -48,7 +50,7 @@ pub(crate) struct Tuning {
     pub(crate) slice_at_switch: bool,
     /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one?
     pub(crate) timer_stays: bool,
-    /// Does balancing tell ghosts from ready tasks ([`super::ghosts`])?
+    /// Does balancing distinguish ghosts from ready tasks ([`super::ghosts`])?
     pub(crate) sees_ghosts_asleep: bool,
     /// Do the periods of cgroups' quotas begin at different times?
     pub(crate) interleaves_quotas: bool,

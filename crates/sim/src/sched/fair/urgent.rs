@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Demand-based co-scheduling in time, "urgent vCPU first", as its kernel does it to CFS: Kim et al.,
+//! Demand-based co-scheduling in time, "urgent vCPU first", as the authors' kernel does it to CFS: Kim et al.,
 //! "Demand-based coordinated scheduling for SMP VMs", ASPLOS 2013, and its published code
 //! (hwanju/demand-cosched, `CONFIG_BALANCE_SCHED` in kernel/sched_fair.c of Linux 3.1). In space it is
 //! load-conscious balance scheduling ([`siblings`](super::siblings)).
 //!
-//! A vCPU that a sibling waits for becomes urgent. It joins the queue of the urgent of its runqueue and its pCPU is
+//! A vCPU that a sibling waits for becomes urgent. It joins its runqueue's queue of urgent vCPUs and its pCPU is
 //! rescheduled at once, whatever the wake-up granularity says (`urgent_queue`, `enqueue_urgent_entity()`). A pick takes
-//! the first of them that is ahead of the one that would be next in fair order by less than a bound of virtual runtime
-//! (`can_urgently_preempt()`), and lets it run for its urgent time: until that is used nobody takes the pCPU from it
-//! (`should_delay_resched()`), and then a timer does, if another one is urgent there or it was not its turn
-//! (`set_urgent_tslice()`). If it gives the pCPU up before, yielding to a sibling that it spins for, or is moved while
-//! it waits, what is left is kept for its next turn (`put_urgent_entity()`). Virtual runtime is charged as ever, and
-//! the lead outlasts its sleep: a vCPU whose siblings wake each other all the time comes to the bound and then waits
-//! for its turn.
+//! the first urgent vCPU whose lead over the task that would be next in fair order is below a bound of virtual runtime
+//! (`can_urgently_preempt()`), and lets it run for its urgent time: until that is used up nobody takes the pCPU from it
+//! (`should_delay_resched()`), and then a timer does, if another vCPU is urgent there or it was not its turn
+//! (`set_urgent_tslice()`). If the vCPU gives the pCPU up before, yielding to a sibling that it spins for, or is moved
+//! while it waits, what is left is kept for its next turn (`put_urgent_entity()`). Virtual runtime is charged as ever,
+//! and the lead outlasts the vCPU's sleep: a vCPU whose siblings wake each other all the time reaches the bound and
+//! then waits for its turn.
 //!
-//! Its kernel sees interrupts in KVM. A vCPU that is to flush its TLB becomes urgent. One that sends a reschedule IPI,
-//! as after releasing a lock, is urgent without being queued: it has its pCPU, and for a moment nobody takes it away
-//! (*delayed preemption*). The vCPU that the IPI wakes waits as ever. corun's own `cosched-demand` has that one urgent
-//! instead, since a host's dispatcher sees which vCPU is woken, but does not keep the one that runs from its turn's
-//! end.
+//! The authors' kernel sees interrupts in KVM. A vCPU that is to flush its TLB becomes urgent. A vCPU that sends a
+//! reschedule IPI, as after releasing a lock, is urgent without being queued: it has its pCPU, and for a moment nobody
+//! takes that away (*delayed preemption*). The vCPU that the IPI wakes waits as ever. corun's own `cosched-demand`
+//! makes the woken vCPU urgent instead, since a host's dispatcher sees which vCPU is woken; it does not delay the end
+//! of the waker's turn.
 //!
 //! As we read it where the code leaves it open or is at odds with itself:
 //!
-//! - The bound compares group entities there. Here a vCPU's virtual runtime is that of its VM on this
-//!   pCPU, weights being parts of the VM's ([`weights`](super::weights)); so those of VMs without a
-//!   weight are bound, too.
-//! - Urgent time adds up to the limit until the vCPU waits or has its turn in fair order. There, the
-//!   limit is that of one stay on the pCPU.
-//! - An urgent vCPU that fair order picks leaves the queue of the urgent. There, it stays in it, and
-//!   has the pCPU a second time for nothing.
+//! - In the code the bound compares group entities. Here a vCPU's virtual runtime is that of its VM on this pCPU,
+//!   weights being parts of the VM's ([`weights`](super::weights)); so the bound also holds for vCPUs of VMs without a
+//!   weight.
+//! - Urgent time adds up to the limit until the vCPU waits or has its turn in fair order. In the code, the limit is
+//!   that of one stay on the pCPU.
+//! - An urgent vCPU that fair order picks leaves the queue of urgent vCPUs. In the code, it stays in it, and has the
+//!   pCPU a second time for nothing.
 
 use super::{Leave, Order};
 use corun_model::{Boost, Nanos, PcpuId, TaskId};
@@ -48,7 +48,7 @@ pub(super) struct Urgency {
     grants: Vec<Grant>,
     /// By pCPU: the vCPUs that wait for it and are urgent, in the order of becoming so.
     queues: Vec<Vec<TaskId>>,
-    /// By pCPU: does the vCPU that has it yield?
+    /// By pCPU: is the vCPU that has it yielding?
     yields: Vec<bool>,
 }
 
@@ -73,7 +73,7 @@ impl Urgency {
         grant.left = grant.left.max(self.boost.wake).min(allowed);
     }
 
-    /// A sibling waits for `task`, which is ready on `cpu`, to flush its TLB. Is that seen, and is it
+    /// A sibling waits for `task`, which is ready on `cpu`, to flush its TLB. Does the model see that, and is `task`
     /// urgent?
     pub(super) fn awaited(&mut self, task: TaskId, cpu: PcpuId) -> bool {
         self.boost.sees_flushes && self.urge(task, cpu, self.boost.flush)
@@ -104,8 +104,8 @@ impl Urgency {
         self.yields[cpu.index()] = true;
     }
 
-    /// The vCPU that has `cpu` before fair order is asked: the `current` task, if it is urgent, or the first of those
-    /// that are and not too far ahead.
+    /// The vCPU that gets `cpu` before fair order is asked: the `current` task if it is urgent, else the first urgent
+    /// vCPU that is not too far ahead.
     pub(super) fn first(
         &mut self,
         cpu: PcpuId,
@@ -119,7 +119,7 @@ impl Urgency {
         current.filter(urgent).or_else(|| queue.find(near))
     }
 
-    /// Fair order gives `task` its turn. What is left to it of urgent time it has first.
+    /// Fair order gives `task` its turn. It first uses what is left of its urgent time.
     pub(super) fn has_its_turn(&mut self, task: TaskId) {
         let grant = &mut self.grants[task.index()];
         if grant.left == 0 {
@@ -171,7 +171,8 @@ mod tests {
         urgency
     }
 
-    /// Asked for again and again, it is urgent for 500 us, then no more until it has had its turn.
+    /// A vCPU that is asked for again and again is urgent for 500 us, then no more until it has had
+    /// its turn.
     #[test]
     fn urgent_time_adds_up_to_the_limit() {
         let mut urgency = urgency();
@@ -187,7 +188,8 @@ mod tests {
         assert!(urgency.awaited(TASK, CPU));
     }
 
-    /// What is left after it lost the pCPU is there when it has it again; asking meanwhile fills it up.
+    /// Urgent time that is left when a vCPU loses the pCPU is there when it has it again; being asked for meanwhile
+    /// fills it up.
     #[test]
     fn what_is_left_is_kept_for_the_next_turn() {
         let mut urgency = urgency();
@@ -207,7 +209,8 @@ mod tests {
         assert!(urgency.queues[0].is_empty());
     }
 
-    /// Waking siblings all the time, it is kept for 500 us, then no more until it has had its turn.
+    /// A vCPU that wakes siblings all the time is kept for 500 us, then no more until it has had
+    /// its turn.
     #[test]
     fn a_vcpu_that_wakes_siblings_is_kept_for_no_longer_than_the_limit() {
         let mut urgency = urgency();

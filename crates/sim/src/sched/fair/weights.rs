@@ -7,27 +7,27 @@
 //! vCPU learns of its new part when it is queued and at the ticks it is on a pCPU. Unlike Linux, the
 //! hierarchy costs no extra slice level.
 //!
-//! Where members of a group share a pCPU, that is not quite the kernel's sum: its one entity there weighs no more when two
-//! are queued at once that seldom are (`calc_group_shares()`). Here each counts by itself; docs/limits.md says how much
-//! that is.
+//! Where members of a group share a pCPU, that is not quite the kernel's sum: the group's one entity there weighs no
+//! more when two members are queued at once that seldom are (`calc_group_shares()`). Here each counts by itself;
+//! docs/limits.md says how much that is.
 //!
 //! cgroups around those of VMs divide their weights likewise, level by level: what a member counts is its
 //! part of its group's weight, times that group's part of the weight of the one around it. In the order of a pCPU's
-//! runqueue that ends with the innermost group that has all that are there: what is around it is common to all, and
-//! decides nothing ([`levels`](super::levels)). Loads are parts of everything. A group is a member
-//! of the one around it while any of its own wants to run. vCPUs that a quota keeps out (*held*) go on counting
-//! within the cgroup whose quota that is, where the kernel's averages stand still, but that one loses their part of its
-//! weight in the one around it, where `throttle_cfs_rq()` takes its entity off the runqueue. An idle group
-//! (`cpu.idle`) weighs 3, and is preempted by all that is not idle ([`ranks`](super::ranks)). Helpers of a VM, such as
-//! iothreads, count one by one, as in the root; in its quota they are.
+//! runqueue that ends with the innermost group that contains all tasks there: the groups around it are common to all,
+//! and decide nothing ([`levels`](super::levels)). Loads are parts of everything. A group is a member of the one around
+//! it while any of its own members wants to run. vCPUs that a quota keeps out (*held*) go on counting within the cgroup
+//! whose quota that is, where the kernel's averages stand still; but that cgroup loses their part of its weight in the
+//! one around it, where `throttle_cfs_rq()` takes its entity off the runqueue. An idle group (`cpu.idle`) weighs 3, and
+//! is preempted by everything that is not idle ([`ranks`](super::ranks)). Helpers of a VM, such as iothreads, count one
+//! by one, as in the root, but its quota includes them.
 //!
-//! What the siblings count for differs. 2.6.33 (`tg_shares_up()`) goes by those that want to run at the moment. Later
-//! kernels (`calc_group_shares()`) go by load averages, so that a sibling that sleeps for a moment keeps its part: a
-//! vCPU that wakes while its siblings wait for it counts little more than when all of them run. What it counts scales
-//! the granularity of wake-up preemption (`wakeup_gran()`), but not the credit of sleepers (`place_entity()`): vCPUs of
-//! VMs of many vCPUs hardly ever preempt those of others when they wake. Not so in 2.6.33: there the granularity goes
-//! by how long a task runs until it wakes another (`adaptive_gran()`), of which a group entity has no account, so that
-//! its own is 0 and it preempts any task that is ahead of it.
+//! How siblings count differs between kernels. 2.6.33 (`tg_shares_up()`) goes by those that want to run at the moment.
+//! Later kernels (`calc_group_shares()`) go by load averages, so that a sibling that sleeps for a moment keeps its
+//! part: a vCPU that wakes while its siblings wait for it counts little more than when all of them run. What it counts
+//! scales the granularity of wake-up preemption (`wakeup_gran()`), but not the credit of sleepers (`place_entity()`):
+//! vCPUs of VMs of many vCPUs hardly ever preempt those of others when they wake. Not so in 2.6.33: there the
+//! granularity follows how long a task runs until it wakes another (`adaptive_gran()`). That is not recorded for a
+//! group entity, so its own granularity is 0 and it preempts any task that is ahead of it.
 
 use super::decay::{Average, Decay, FULL};
 use crate::load::{Cgroup, Cgroups};
@@ -37,8 +37,8 @@ use corun_model::Nanos;
 pub(crate) const NICE_0: u64 = 1 << 20;
 
 /// The least weight of a group (`scale_load(MIN_SHARES)`), and of its part on a pCPU. In later kernels than
-/// 2.6.33 a part may be less (`calc_group_shares()`), but virtual time goes by `scale_load_down()`, which
-/// makes at least 2 of it, which is as much (26cf52229efc, 5.7; before it was half as much).
+/// 2.6.33 a part may be less (`calc_group_shares()`), but virtual time uses `scale_load_down()`, which raises it to at
+/// least 2, the same weight (26cf52229efc, 5.7; before it was half as much).
 pub(crate) const LEAST: u64 = 2 << 10;
 
 /// What an idle group weighs (`scale_load(WEIGHT_IDLEPRIO)`).
@@ -71,27 +71,28 @@ pub(crate) fn real_time(delta: i64, weight: u64) -> Nanos {
     (delta * u128::from(weight)).div_ceil(u128::from(NICE_0)) as Nanos
 }
 
-/// A cgroup as a scheduling group: a VM's own, or one around such.
+/// A cgroup as a scheduling group: a VM's own, or one around VMs'.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Group {
     /// Its weight; `None`: its vCPUs count one by one.
     pub(crate) weight: Option<u64>,
-    /// The sum of the own weights of its vCPUs that are ready or running, and of the groups within of which any is.
+    /// The sum of the own weights of its vCPUs that are ready or running, and of the groups within that have such
+    /// vCPUs.
     pub(crate) active: u64,
     /// The average of that over time (`tg->load_avg`); `None`: shares go by the moment.
     pub(crate) load: Option<Average>,
     /// The group around it.
     pub(crate) within: Option<usize>,
-    /// The share of its weight that counts around it, over time, of [`FULL`]: looked at only if there is one around it.
+    /// The share of its weight that counts around it, over time, of [`FULL`]: used only if there is a group around it.
     queued: Average,
-    /// How many vCPUs are active in it or in groups within, but for those that a quota within keeps out; and how many of
-    /// them its own quota keeps out.
+    /// How many vCPUs are active in it or in groups within, except those that a quota within keeps out; and how many of
+    /// these its own quota keeps out.
     tasks: u32,
     held: u32,
 }
 
 impl Group {
-    /// A group with nobody in it, whose shares go by averages or by the moment.
+    /// A group without members, whose shares go by averages or by the moment.
     pub(crate) fn new(weight: Option<u64>, averages: bool) -> Self {
         Self {
             weight,
@@ -142,8 +143,8 @@ impl Group {
         self.shown(self.weight.unwrap_or(0))
     }
 
-    /// Something changes, after which a member that counted `member.0` counts `member.1`, and there are so many vCPUs
-    /// more or less. What the group itself counted until then, and counts from then on.
+    /// A member that counted `member.0` counts `member.1` from now on, and there are so many vCPUs more or less.
+    /// Returns what the group itself counted until now, and counts from now on.
     fn change(
         &mut self,
         member: (u64, u64),
@@ -173,7 +174,8 @@ impl Group {
         self.part_of(own, own, queued)
     }
 
-    /// What a member of weight `own` would count if all of it were there, while `present` is.
+    /// What a member of weight `own` would count if all of that weight were there, while only
+    /// `present` is.
     fn part_of(&self, own: u64, present: u64, queued: u64) -> u64 {
         let Some(weight) = self.weight else {
             return own;
@@ -218,7 +220,7 @@ impl Groups {
         }
     }
 
-    /// VMs whose cgroups are among these have those ones' weights, within those around them.
+    /// VMs whose cgroups are among these get the cgroups' weights, within the groups around them.
     pub(crate) fn know_cgroups(&mut self, cgroups: &Cgroups) {
         let vms = self.all.len();
         let group = |of: &Cgroup| Group {
@@ -273,8 +275,8 @@ impl Groups {
         self.change_from(vm, member, change, now, decay);
     }
 
-    /// The quota of the group that is `level` groups out from the VM's own keeps one of the VM's active vCPUs out, or does not
-    /// any more. It goes on counting in that group and those within, but not in those around.
+    /// The quota of the group that is `level` groups out from the VM's own keeps one of the VM's active vCPUs out, or
+    /// does not any more. It goes on counting in that group and those within, but not in those around.
     pub(crate) fn hold(
         &mut self,
         vm: Option<usize>,
@@ -298,7 +300,8 @@ impl Groups {
         }
     }
 
-    /// A change in a group and those around it, after which a member that counted `member.0` in it counts `member.1`.
+    /// A member of a group that counted `member.0` in it counts `member.1` from now on: changes the group and those
+    /// around it.
     fn change_from(
         &mut self,
         mut at: Option<usize>,
@@ -329,7 +332,7 @@ impl Groups {
         Some((part, self.raise(vm, part, None, now, decay)?))
     }
 
-    /// What a vCPU counts in group `top`, or on the host, that counts so much in its VM.
+    /// What a vCPU that counts so much in its VM counts in group `top`, or on the host.
     pub(crate) fn raise(
         &mut self,
         vm: usize,
@@ -345,7 +348,7 @@ impl Groups {
             };
             let weight = inner.weight.unwrap_or(LEAST);
             group.age(now, decay);
-            // Nothing of it is there if the vCPU that is asked about is held, too: as if all came back.
+            // None of it counts if the vCPU that is asked about is held, too: then as if all came back.
             let present = Some(inner.counts()).filter(|&it| it > 0);
             let outer = group.part_of(weight, present.unwrap_or(weight), inner.queued.value);
             part = (u128::from(part) * u128::from(outer) / u128::from(weight)) as u64;
@@ -354,7 +357,7 @@ impl Groups {
         Some(part.max(LEAST))
     }
 
-    /// VM number `vm` weighs so much from now on, if it has a weight. True if that is another one than before.
+    /// VM number `vm` weighs so much from now on, if it has a weight. True if that changes its weight.
     pub(crate) fn set_weight(&mut self, vm: usize, weight: u64) -> bool {
         let Some(group) = self.all.get_mut(vm) else {
             return false;
@@ -450,8 +453,8 @@ mod tests {
         assert_eq!(group.part(own, FULL), own * 2 / 3);
     }
 
-    /// `calc_group_shares()`: the others of 16 vCPUs slept for half a millisecond, which hardly shows;
-    /// after a second it is as if they had never been.
+    /// `calc_group_shares()`: the others of 16 vCPUs slept for half a millisecond, which hardly shows; after a second
+    /// it is as if they had never existed.
     #[test]
     fn siblings_that_sleep_count_for_a_while() {
         let own = scaled(100);
@@ -495,8 +498,8 @@ mod tests {
         groups
     }
 
-    /// Two vCPUs of VM 0 have the inner slice to themselves, which has 3/4 of the outer one's 200: 75 each. VM 1's
-    /// one has the other 50. Without that one VM 0 has all 200.
+    /// Two vCPUs of VM 0 have the inner slice to themselves, which has 3/4 of the outer one's 200: 75 each. VM 1's vCPU
+    /// has the other 50. Without VM 1, VM 0 has all 200.
     #[test]
     fn each_level_has_its_part_of_the_one_around() {
         let (own, decay) = (scaled(100), Decay::new());
@@ -515,7 +518,8 @@ mod tests {
         assert!(groups.all.iter().all(|group| group.active == 0));
     }
 
-    /// By averages it comes to the same for those that have always run, and one that slept for a second has left.
+    /// By averages the result is the same for vCPUs that have always run, and one that slept for a second counts as
+    /// gone.
     #[test]
     fn nested_shares_by_averages() {
         let (own, decay) = (scaled(100), Decay::new());
@@ -536,8 +540,8 @@ mod tests {
         );
     }
 
-    /// A quota holds VM 0, whose vCPUs are on two pCPUs: what it counts in the inner slice goes with each, what that counts
-    /// in the outer one with both. Within the VM nothing changes.
+    /// A quota holds VM 0, whose vCPUs are on two pCPUs: what it counts in the inner slice goes with each, what that
+    /// counts in the outer one with both. Within the VM nothing changes.
     #[test]
     fn a_held_vcpu_counts_in_its_own_group_only() {
         let (own, decay) = (scaled(100), Decay::new());
@@ -562,7 +566,7 @@ mod tests {
             groups.hold(Some(0), 0, false, 0, &decay);
         }
         assert_eq!(seen(&mut groups), before);
-        // The inner slice's quota: there both go on counting.
+        // The inner slice's quota: within the slice both go on counting.
         for held in [true, true, false, false] {
             groups.hold(Some(0), 1, held, 0, &decay);
             assert_eq!(groups.all[3].active, own);
@@ -570,7 +574,8 @@ mod tests {
         assert_eq!(seen(&mut groups), before);
     }
 
-    /// By averages a held VM wears off in the slice, and its vCPUs within it do not.
+    /// By averages what a held VM counts in the slice wears off, and what its vCPUs count within it
+    /// does not.
     #[test]
     fn the_average_of_a_held_vm_wears_off_around_it() {
         let (own, decay) = (scaled(100), Decay::new());
@@ -594,7 +599,7 @@ mod tests {
         assert!(part(0).abs_diff(75) <= 1 && part(1).abs_diff(50) <= 1);
     }
 
-    /// A quota on a VM that is in no slice: nobody counts another way while it holds, to the last bit.
+    /// A quota on a VM that is in no slice: while it holds, no vCPU counts differently, to the last bit.
     #[test]
     fn without_a_group_around_nothing_changes() {
         let (own, decay) = (scaled(100), Decay::new());

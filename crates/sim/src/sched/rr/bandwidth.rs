@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How much of each period real-time tasks may have (`sched_rt_runtime_us`, `sched_rt_period_us`).
 //!
-//! Each pCPU has a budget of its own. One that has spent it borrows from those that have some left,
-//! an n-th of what each has, n being the number of pCPUs, until it has a whole period
-//! (`do_balance_runtime()`); what is lent is not given back. Without any left its real-time tasks
-//! wait, also if the pCPU then idles. At the beginning of a period each pCPU's account is relieved
-//! by its budget; what it ran too long, up to a tick, is debt.
+//! Each pCPU has a budget of its own. A pCPU that has spent it borrows from those that have some
+//! left, an n-th of what each has, n being the number of pCPUs, until it has a whole period
+//! (`do_balance_runtime()`); what is lent is not given back. Once no budget is left, its real-time
+//! tasks wait, even if the pCPU then idles. At the beginning of a period each pCPU's budget is
+//! subtracted from its account; what it ran too long, up to a tick, is debt.
 
 use super::RrParams;
 use corun_model::{Nanos, PcpuId};
@@ -50,8 +50,8 @@ impl Bandwidth {
         self.accounts[cpu.index()].spent
     }
 
-    /// Books that a real-time task ran (`sched_rt_runtime_exceeded()`). True if they have to wait
-    /// from now on.
+    /// Books that a real-time task ran (`sched_rt_runtime_exceeded()`). True if real-time tasks
+    /// have to wait from now on.
     pub(super) fn spend(&mut self, cpu: PcpuId, time: Nanos) -> bool {
         let account = &mut self.accounts[cpu.index()];
         account.spent += time;

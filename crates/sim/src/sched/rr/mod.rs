@@ -5,13 +5,14 @@
 //! co-scheduling in \[Ousterhout1982\]", which they mimic "by changing vCPUs' scheduling class from
 //! SCHED_OTHER (CFS) to SCHED_RR (RT scheduling) with the priority of 20". So the vCPUs of VMs that
 //! are [`VmInfo::realtime`] go before all others, one per pCPU as long as there is room, until their
-//! share of each period is spent; everybody else is under [`cfs`](crate::sched::cfs).
+//! share of each period is spent; all other tasks are under [`cfs`](crate::sched::cfs).
 //!
 //! A model of Linux 2.6.32 and 2.6.33, `kernel/sched_rt.c`: [`queues`] has the runqueues and how
 //! tasks move between them, [`bandwidth`] the throttling. All real-time tasks have one priority.
-//! CFS's balancing takes pCPUs for slower by what real-time tasks had of them (`scale_rt_power()`).
-//! Left out: that placing a new CFS task does so, too, and that a woken real-time task bound to one
-//! pCPU may move the current one on (`check_preempt_equal_prio()`).
+//! CFS's balancing considers pCPUs slower by the time that real-time tasks had of them
+//! (`scale_rt_power()`). Left out: that the placing of a new CFS task does so, too, and that a
+//! woken real-time task bound to one pCPU may push the current one to another
+//! (`check_preempt_equal_prio()`).
 
 mod bandwidth;
 mod params;
@@ -30,7 +31,7 @@ use bandwidth::Bandwidth;
 use corun_model::{Nanos, PcpuId, TaskId};
 use queues::Queues;
 
-/// The token of the timer that begins periods; pCPUs' numbers are CFS's.
+/// The token of the timer that begins periods; pCPUs' numbers are CFS's tokens.
 const PERIOD: u64 = u64::MAX;
 
 /// A host that runs CFS, and SCHED_RR for VMs that are to be co-scheduled.
@@ -102,11 +103,11 @@ impl Rr {
         }
     }
 
-    /// The last real-time task of `cpu` has gone: takes those that wait behind one elsewhere
-    /// (`pull_rt_task()`).
+    /// The last real-time task of `cpu` has gone: takes tasks that wait behind a real-time task
+    /// elsewhere (`pull_rt_task()`).
     fn pull(&mut self, host: &mut Host, cpu: PcpuId) {
         for from in host.all_pcpus() {
-            // Once there is one here, others are no more urgent.
+            // Once there is one here, others are no more urgent than it.
             if !self.queues.is_empty(cpu) {
                 break;
             }

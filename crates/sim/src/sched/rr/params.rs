@@ -28,7 +28,7 @@ impl Default for RrParams {
 }
 
 impl RrParams {
-    /// With times cut that could overflow, and a runtime within its period.
+    /// With times cut that could overflow, and the runtime cut to the period.
     pub(super) fn bounded(self) -> Self {
         let period = self.period.clamp(1, LONGEST);
         Self {
@@ -39,7 +39,7 @@ impl RrParams {
     }
 }
 
-/// The numbers this model stands on; CFS's are [`cfs::parameters`](crate::sched::cfs::parameters).
+/// The numbers this model rests on; CFS's are [`cfs::parameters`](crate::sched::cfs::parameters).
 pub fn parameters() -> Vec<Parameter> {
     let default = RrParams::default();
     let of = |key, meaning, value, source, tried| {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Real-time tasks of one priority: a line per pCPU, turns by slice, and as few lines as possible
-//! with more than one in them.
+//! that hold more than one task.
 //!
 //! A woken task goes where it ran last, unless a real-time task has that pCPU and another pCPU has
 //! none in its line (`select_task_rq_rt()`, `find_lowest_rq()`). A pCPU with more than one gives
-//! some away, one that has lost its last takes some (`push_rt_task()`, `pull_rt_task()`). Tasks of
-//! equal priority are not moved otherwise.
+//! some away; a pCPU that has lost its last one takes some (`push_rt_task()`, `pull_rt_task()`).
+//! Tasks of equal priority are not moved otherwise.
 
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, Topology};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ struct Line {
     current: Option<TaskId>,
     /// Up to when the current task's time is charged.
     charged: Nanos,
-    /// Did a real-time task have the pCPU until the present pick?
+    /// Did a real-time task have the pCPU until the current pick?
     had_pcpu: bool,
 }
 
@@ -75,7 +75,7 @@ impl Queues {
         self.lines[cpu.index()].current
     }
 
-    /// Did a real-time task have `cpu` when it was picked for last?
+    /// Did a real-time task get `cpu` at its last pick?
     pub(super) fn had_pcpu(&self, cpu: PcpuId) -> bool {
         self.lines[cpu.index()].had_pcpu
     }
@@ -185,8 +185,8 @@ impl Queues {
             .find_map(|&task| Some((task, self.lowest(task, cpu, cpu)?)))
     }
 
-    /// A task that waits behind a real-time task on `from` and may use `to`. If something else has
-    /// `from` (it is throttled, or about to switch), its tasks are left to it.
+    /// A task that waits behind a real-time task on `from` and may use `to`. If no real-time task
+    /// has `from` (it is throttled, or about to switch), its tasks are left to it.
     pub(super) fn pullable(&self, from: PcpuId, to: PcpuId) -> Option<TaskId> {
         let line = &self.lines[from.index()];
         let current = line.current?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! SCHED_RR beside CFS, by hand and at random.
+//! SCHED_RR together with CFS, by hand and at random.
 
 use super::{Rr, RrParams};
 use crate::Outcome;
@@ -39,9 +39,9 @@ fn shares(vcpus: u32, runtime: Nanos, period: Nanos) -> (Vec<f64>, Outcome) {
     (run_shares(&outcome), outcome)
 }
 
-/// The paper's four settings, with a gang on all pCPUs: it gets runtime/period of them, up to two ticks
-/// a period more. Throttling is noticed at ticks; and when a period begins, a throttled pCPU borrows
-/// from those before it whose accounts have just been relieved, which takes its overrun off it.
+/// The paper's four settings, with a gang on all pCPUs: it gets runtime/period of them, plus up to two ticks a period.
+/// Throttling is noticed at ticks; and when a period begins, a throttled pCPU borrows from those before it whose
+/// budgets have just been renewed, which cancels its overrun.
 #[test]
 fn a_gang_on_all_pcpus_gets_its_runtime() {
     for (runtime, period) in [(15, 30), (28, 30), (500, 1000), (950, 1000)] {
@@ -53,12 +53,12 @@ fn a_gang_on_all_pcpus_gets_its_runtime() {
             "{runtime}/{period}: {shares:?}"
         );
         let all: f64 = shares.iter().sum();
-        // A pCPU may idle whose hog was moved while its real-time task is throttled.
+        // A pCPU whose hog was moved may idle while its real-time task is throttled.
         assert!(all > 3.98, "{runtime}/{period}: {shares:?}");
     }
 }
 
-/// Its vCPUs run at the same time, which is what it imitates.
+/// The VM's vCPUs run at the same time, which is the behaviour to be imitated.
 #[test]
 fn a_gang_runs_together() {
     let params = host("1n1l4c1t", 1000);
@@ -74,8 +74,8 @@ fn a_gang_runs_together() {
     }
 }
 
-/// A single vCPU borrows what the other pCPUs do not use, for good, until it has whole periods: then
-/// throttling is no more. CFS has the hogs share the other three pCPUs.
+/// A single vCPU borrows what the other pCPUs do not use, for good, until it has whole periods: then throttling ends.
+/// Under CFS the hogs share the other three pCPUs.
 #[test]
 fn a_lone_vcpu_borrows_all_it_needs() {
     let (shares, _) = shares(1, 500 * MS, SEC);
@@ -83,7 +83,7 @@ fn a_lone_vcpu_borrows_all_it_needs() {
     assert!(shares[1..].iter().all(|&share| share > 0.3), "{shares:?}");
 }
 
-/// Throttled vCPUs wait even if nobody else wants the pCPU.
+/// Throttled vCPUs wait even if no other task wants the pCPU.
 #[test]
 fn a_throttled_pcpu_idles() {
     let params = host("1n1l1c1t", 1000);
@@ -96,7 +96,7 @@ fn a_throttled_pcpu_idles() {
     );
 }
 
-/// Two on one pCPU take turns of 100 ms.
+/// Two vCPUs on one pCPU take turns of 100 ms.
 #[test]
 fn turns_of_a_slice() {
     let params = host("1n1l1c1t", 1000);
@@ -110,8 +110,8 @@ fn turns_of_a_slice() {
     }
 }
 
-/// Six vCPUs that sleep now and then on four pCPUs: none waits behind another one while a pCPU has
-/// no real-time task, for longer than a switch takes.
+/// Six vCPUs that sleep now and then on four pCPUs: while a pCPU has no real-time task, none waits
+/// behind another one for longer than a switch takes.
 #[test]
 fn real_time_tasks_spread() {
     let params = host("1n1l4c1t", 1000);
@@ -143,7 +143,7 @@ proptest! {
         prop_assert_eq!(ours, theirs);
     }
 
-    /// Whatever is real-time: nobody is lost or run twice, and affinity holds.
+    /// Whatever is real-time: no task is lost or run twice, and affinity holds.
     #[test]
     fn random_loads(scene in shared::scenes(), runtime in 1u64..30, first in any::<bool>()) {
         let (params, jobs) = scene.parts();

@@ -238,11 +238,11 @@ pub(super) const ALL: &[Preset] = &[
     ),
 ];
 
-/// A compiler as `compile` has it: 240 refills of the list of free pages.
+/// A compiler as in `compile`: 240 refills of the list of free pages.
 pub(super) const COMPILER: &str = "memory 8MB 10/us; \
     loop { loop 240 { compute 1700us ±30%; lock zone { compute 2us } }; count files }";
 
-/// Processes that begin anew when the last one is done.
+/// Processes, each of which is begun anew when the last one is done.
 fn independent(threads: u32) -> Vec<(String, String)> {
     let end = if threads > 1 { "; barrier end" } else { "" };
     let text = format!("loop {{ loop 100 {{ compute 10ms; count loops }}{end} }}");
@@ -254,7 +254,7 @@ fn independent(threads: u32) -> Vec<(String, String)> {
 /// Threads of a group of hackbench: `num_fds` senders and as many receivers.
 const HACKBENCH_GROUP: u32 = 40;
 
-/// Messages that fit into a socket, and those that are left when senders who found it full are woken.
+/// How many messages fit into a socket, and how many are left when senders that found it full are woken.
 const SOCKET: &str = "348 86";
 
 /// In each group the first half sends to all of the second.

@@ -38,20 +38,20 @@ const fn spark_job(name: &'static str, about: &'static str, threads: Threads) ->
     Preset::new(name, about, Shape::Own(|vcpus| vcpus, threads))
 }
 
-/// Name and program of each of so many threads.
+/// Gives the name and program of each of so many threads.
 type Threads = fn(u32) -> Vec<(String, String)>;
 
-/// Lines, or pairs of them, from one collection to the next: Eden is 256 MiB of a heap of 1 GiB
-/// (spark.driver.memory; HotSpot's NewRatio of 2 and InitialSurvivorRatio of 8), and a line leaves 1 KiB there. (Counted for
-/// `split("\\s+")` in OpenJDK 8: Pattern with its buffers some 450 bytes, Matcher 200, lists 140, strings and
-/// their characters 200, tuples 50.)
+/// Lines, or pairs, processed from one collection to the next: Eden is 256 MiB of a heap of 1 GiB
+/// (spark.driver.memory; HotSpot's NewRatio of 2 and InitialSurvivorRatio of 8), and a line leaves 1 KiB of garbage
+/// there. (Counted for `split("\\s+")` in OpenJDK 8: Pattern with its buffers some 450 bytes, Matcher 200, lists 140,
+/// strings and their characters 200, tuples 50.)
 const LINES_OF_EDEN: u64 = 256 << 10;
 
-/// Work of a stage from its lines, a line so long, all threads together; `copying` is what a
-/// collection of Eden takes, likewise.
+/// Work of a stage, from its lines and the time `line` that each takes, all threads together;
+/// `copying` is likewise what a collection of Eden takes.
 ///
-/// Each thread fills its part of Eden, and stops. (HotSpot stops all when Eden is full, whichever
-/// thread has filled it, so that nobody waits for a slow one as here: docs/limits.md.) Then they collect together (HotSpot has
+/// Each thread fills its part of Eden, and stops. (HotSpot stops all threads when Eden is full, whichever thread has
+/// filled it, so that none waits for a slow one as here: docs/limits.md.) Then they collect together (HotSpot has
 /// threads of its own for that, 18 on 24 CPUs), and look for what is left to do with 5000
 /// `sched_yield()`, some 2.5 ms, before they sleep (`WorkStealingYieldsBeforeSleep`).
 fn collected(lines: u64, line: Nanos, copying: Nanos, threads: u32) -> String {
@@ -68,7 +68,7 @@ fn collected(lines: u64, line: Nanos, copying: Nanos, threads: u32) -> String {
 
 /// The stages of a job, one after the other, for each of its threads; with the driver's part after each.
 fn job(stages: &str, cache: Cache, threads: u32) -> Vec<(String, String)> {
-    // Alone it has no other to wait for.
+    // A single thread has no other to wait for.
     let alone = |text: &str| {
         let text = text.replace("barrier safepoint; ", "");
         text.replace("; spin-barrier collected 2500us", "")
@@ -97,7 +97,7 @@ fn pagerank(threads: u32) -> Vec<(String, String)> {
     const SPLIT: Nanos = 2800;
     let n = u64::from(threads);
     let read = collected(LINES, SPLIT, 80 * MS, threads);
-    // Each task's lines have nearly all pairs.
+    // Each task's lines contain nearly all pairs.
     let found = n * PAIRS.min(LINES / n);
     let distinct = collected(found, SPLIT, 80 * MS, threads);
     let iteration = format!("compute {}us ±20%", (PAIRS / n).max(1));
@@ -113,7 +113,7 @@ fn kmeans(threads: u32) -> Vec<(String, String)> {
     job(&format!("{wave}; END"), mib(256, 8), threads)
 }
 
-/// Waits as libgomp's threads do.
+/// Waiting as in libgomp.
 const OPENMP: &str = "spin-barrier phase 1ms";
 
 /// Parallel regions of OpenMP.

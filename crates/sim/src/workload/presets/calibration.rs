@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs that were made to be one thing only, and those that the AQL paper calibrates with.
+//! Programs made to show one behaviour only, and those that the AQL paper calibrates with.
 
 use super::Preset;
 use super::balance::COMPILER;

@@ -8,7 +8,7 @@ use corun_model::Nanos;
 use corun_model::time::SEC;
 use std::fmt;
 
-/// After which a ping counts as lost, as `[client]` has it.
+/// The time after which a ping counts as lost, as for `[client]`.
 const PATIENCE: Nanos = 10 * SEC;
 
 /// Clients of one port of a preset.
@@ -27,12 +27,12 @@ pub enum Sends {
     Requests {
         /// Connections.
         connections: u32,
-        /// From a reply to the next request.
+        /// Time from a reply to the next request.
         think: Option<Length>,
         /// Bytes of a request.
         size: u64,
     },
-    /// Nothing: they receive what threads `transmit`.
+    /// They send nothing but receive what threads `transmit`.
     Nothing,
     /// Pings at this interval.
     Pings(Nanos),
@@ -65,7 +65,7 @@ impl PresetClient {
         Self { port, sends }
     }
 
-    /// For the network.
+    /// The client as the network knows it.
     pub fn kind(&self) -> ClientKind {
         match self.sends {
             Sends::Requests {
@@ -94,7 +94,7 @@ impl PresetClient {
     }
 }
 
-/// In the words of `[client.NAME]`.
+/// Writes the client in the words of `[client.NAME]`.
 impl fmt::Display for PresetClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let port = self.port;

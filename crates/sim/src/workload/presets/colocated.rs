@@ -130,7 +130,7 @@ fn serving(
     (0..pairs(threads)).flat_map(pair).collect()
 }
 
-/// Asks as soon as it has its answer and has computed for so long.
+/// A client that asks again as soon as it has its answer and has computed for so long.
 fn eager(i: u32, compute: &str) -> String {
     format!("loop {{ compute {compute}; send ask{i}; recv answer{i} }}")
 }
@@ -151,8 +151,8 @@ fn sysbench_mysql(threads: u32) -> Vec<(String, String)> {
 /// Tellers of pgbench's one branch.
 const TELLERS: u32 = 10;
 
-/// What waits for a transaction of this number of clients to end: with other tellers for the
-/// branch, and for the same teller.
+/// How many of so many clients wait for a transaction to end: those with other tellers for the
+/// branch, and those with the same teller.
 fn waiters(clients: u32) -> u32 {
     let tellers = clients.clamp(1, TELLERS);
     tellers - 1 + (clients - tellers).div_ceil(tellers)
@@ -161,7 +161,7 @@ fn waiters(clients: u32) -> u32 {
 fn pgbench(threads: u32) -> Vec<(String, String)> {
     const LOOK: &str = "compute 28us ±50%";
     let waiters = waiters(pairs(threads));
-    // The client that has the row next has waited for it, and looked.
+    // The client that gets the row next has waited for it, and checked.
     let (look, wakes) = match waiters {
         0 => (String::new(), ""),
         1 => (format!("{LOOK}; "), ""),
@@ -222,7 +222,7 @@ fn ycsb_mongodb(threads: u32) -> Vec<(String, String)> {
     serving(threads, client, server)
 }
 
-/// Asks, and unpacks the answer for so long.
+/// A client that asks, and unpacks the answer for so long.
 fn eager_once(i: u32, compute: &str) -> String {
     format!("send ask{i}; recv answer{i}; compute {compute}")
 }

@@ -3,8 +3,8 @@
 //!
 //! Problem: experiments name benchmarks, the simulator needs phases. Each preset states where its
 //! structure and its times come from; none was fitted to a result. Where no source gives a figure
-//! the text says "assumed" and why that order of magnitude; "cited from memory" marks published
-//! counts that were not compared with the publication again.
+//! the text says "assumed" and why it has that order of magnitude; "cited from memory" marks
+//! published counts that were not compared with the publication again.
 //!
 //! How: [`shapes`] has one constructor for each way that programs are parallel; the families of
 //! benchmarks ([`Family`]) are lists of data for them, a file each. Two conventions hold throughout:
@@ -55,7 +55,7 @@ pub enum Family {
     Server,
     /// Hadoop, Spark, learning, matrices.
     BigData,
-    /// Programs that were made to be one thing only.
+    /// Programs made to show one behaviour only.
     Calibration,
 }
 
@@ -90,7 +90,7 @@ impl Family {
         }
     }
 
-    /// What its members have in common, their common sources above all.
+    /// What its members have in common, above all their sources.
     pub fn about(self) -> &'static str {
         match self {
             Family::Balance => balance::ABOUT,
@@ -134,14 +134,14 @@ pub struct Preset {
     calls: Option<Calls>,
 }
 
-/// Which preset serves the calls of another one, in a VM of its own.
+/// Which preset serves the calls of another preset, in a VM of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     /// The port that the caller's programs `transmit` on.
     pub port: &'static str,
     /// The preset that serves them.
     pub preset: &'static str,
-    /// Its port.
+    /// The port at which that preset takes them.
     pub serves: &'static str,
 }
 
@@ -177,7 +177,7 @@ impl Preset {
         self
     }
 
-    /// The benchmarks that it belongs to.
+    /// The family of benchmarks that it belongs to.
     pub fn family(&self) -> Family {
         let has = |family: &Family| family.members().iter().any(|one| one.name == self.name);
         // All presets come from one of the lists.
@@ -193,7 +193,7 @@ impl Preset {
     }
 
     /// Its threads, `threads` of them: as near to that as its structure allows (pairs, stages with
-    /// as many threads each). `ping` has none.
+    /// equally many threads). `ping` has none.
     ///
     /// # Errors
     /// None; the programs are parsed here, and a test parses them all.
@@ -206,7 +206,7 @@ impl Preset {
         texts.map(thread).collect()
     }
 
-    /// The clients it has unless a scenario gives its ports others.
+    /// The clients it has unless a scenario gives its ports other clients.
     pub fn clients(&self) -> &'static [PresetClient] {
         self.clients
     }

@@ -2,8 +2,8 @@
 //! SPLASH-2's Ocean: a multigrid solver with a few phases around it (`multi.C`: multig(), `slave2.C`).
 //!
 //! A solve goes from the finest grid to coarser ones and back again, and again, until the error is
-//! small. Each time that a grid is relaxed there are four barriers: before the red points, after
-//! them, after the black ones, when all threads have told their errors under a lock, and once more
+//! small. Each time that a grid is relaxed there are four barriers: before the red points; after
+//! them; after the black ones, when all threads have added their errors under a lock; and once more
 //! before any thread resets the error. Between the last three there is nothing to do.
 
 use super::shapes::{Cache, compute};
@@ -14,16 +14,16 @@ use corun_model::time::{MS, US};
 const BARRIER: &str = "condition-barrier grid";
 /// By how much shares of work differ, percent (assumed).
 const VARY: u32 = 5;
-/// How long the lock around the error is held (as all of SPLASH's).
+/// How long the lock around the error is held (as for all locks of SPLASH).
 const HELD: Nanos = 200;
 
 /// Work of all threads on a grid of the multigrid, until the next barrier.
 struct Grid {
-    /// On the red points, or on the black ones.
+    /// Work on the red points, or on the black ones.
     half: Nanos,
     /// How often it is relaxed on the way to coarser grids, and on the way back.
     times: [u32; 2],
-    /// To have the residual of the next coarser grid, and to add that grid's solution.
+    /// Work to compute the residual of the next coarser grid, and to add that grid's solution.
     transfer: [Nanos; 2],
 }
 
@@ -51,7 +51,7 @@ const GRIDS: [Grid; 4] = [
     },
 ];
 
-/// What is between solves, until the next barrier, in the time of a way to coarser grids and back.
+/// Work between solves, until the next barrier, per way to coarser grids and back.
 const OUTSIDE: Nanos = 113 * MS;
 
 /// One of `threads` threads that share out the work.
@@ -129,7 +129,7 @@ mod tests {
     use super::super::shapes::mib;
     use super::*;
 
-    /// As often as a barrier is come to, loops counted.
+    /// How often a thread comes to a barrier, loops multiplied out.
     fn barriers(text: &str) -> usize {
         let (mut times, mut nested, mut count) = (1, Vec::new(), 0);
         let words: Vec<&str> = text.split([' ', ';']).collect();

@@ -254,10 +254,10 @@ pub(super) const ALL: &[Preset] = &[
     ),
 ];
 
-/// A pool and the main thread, which is alone with all the work if there are no more threads.
+/// A pool and the main thread, which does all the work alone if there are no other threads.
 fn bodytrack(threads: u32) -> Vec<(String, String)> {
     let pool = threads.saturating_sub(1);
-    // So many tickets of so many us of a stage, a worker's share of them.
+    // A worker's share of a stage of so many tickets of so many us.
     let share = |tickets: u32, us: u64| {
         let workers = u64::from(pool.max(1));
         let all = u64::from(tickets) * us * US;
@@ -297,9 +297,10 @@ fn bodytrack(threads: u32) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Threads for tiles, two tiles a round, one that counts them and one that writes.
+/// Threads for tiles, two tiles a round, one thread that counts them and one that writes.
 fn vips(threads: u32) -> Vec<(String, String)> {
-    // Longer than a buffer and the one before it: no thread waits for the main thread before that.
+    // `tick` has room for a buffer and the one before it: until that is full no thread waits for
+    // the main thread.
     let tiles = "memory 1MB 5/us; queue tick 1060; loop { \
          mutex allocate { compute 200ns; mutex nwrite { compute 100ns } }; compute 560us ±10%; \
          mutex nwrite { compute 100ns }; send tick; \
@@ -322,7 +323,7 @@ fn streamcluster(threads: u32) -> Vec<(String, String)> {
     let share = |us: u64| format!("compute {}ns ±10%", us * US / u64::from(threads));
     let (scan, gain) = (share(300), share(49_000));
     let worker = |i: u32| {
-        // One thread has nobody to wait for.
+        // A single thread has no other to wait for.
         let meet = if threads == 1 {
             ""
         } else {

@@ -47,7 +47,7 @@ pub(super) fn threads(threads: u32, cache: Cache) -> Vec<(String, String)> {
 fn iteration(work: Nanos, threads: u32) -> String {
     let interactions = work / u64::from(threads) / EVERY;
     let (between, held) = (compute(EVERY, VARY), compute(HELD, 0));
-    // One thread has no other to wait for.
+    // A single thread has no other to wait for.
     let meet = if threads == 1 {
         ""
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The ways that benchmarks are parallel, each with its constructor of programs: threads alike
-//! ([`Shape::Alike`]), threads that share out phases ([`Team`], [`Rounds`]), stages with queues between them
-//! ([`Shape::Pipeline`]), and whatever else ([`Shape::Own`]).
+//! The ways in which benchmarks are parallel, each with its constructor of programs: equal threads ([`Shape::Alike`]),
+//! threads that share out phases ([`Team`], [`Rounds`]), stages with queues between them
+//! ([`Shape::Pipeline`]), and anything else ([`Shape::Own`]).
 
 use corun_model::Nanos;
 use corun_model::time::US;
@@ -12,7 +12,7 @@ type Texts = Vec<(String, String)>;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
-    /// Threads alike: how many by vCPUs, what they are called, what they do.
+    /// Equal threads: how many for so many vCPUs, what they are called, what they do.
     Alike(fn(u32) -> u32, &'static str, &'static str),
     /// A copy per vCPU of a program that only computes, on a working set of its own.
     Copies(Cache),
@@ -22,14 +22,14 @@ pub(super) enum Shape {
     Rounds(Rounds),
     /// Stages; those of many threads have one per vCPU.
     Pipeline(&'static [Stage]),
-    /// How many by vCPUs; the threads if there are so many.
+    /// How many threads for so many vCPUs, and the programs of so many threads.
     Own(fn(u32) -> u32, fn(u32) -> Texts),
 }
 
 /// Threads that share out phases of work and meet after each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Team {
-    /// Of a phase, all threads together.
+    /// Work of a phase, all threads together.
     pub work: Nanos,
     /// By how much shares of it differ, percent.
     pub vary: u32,
@@ -48,7 +48,7 @@ pub(super) struct Team {
 /// Threads that share out a round of phases, each of its own length, again and again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
-    /// One after the other.
+    /// The phases, one after the other.
     pub phases: &'static [Phase],
     /// What they work on together.
     pub cache: Cache,
@@ -67,9 +67,9 @@ pub(super) struct Phase {
     vary: u32,
     /// The statements by which threads meet after it.
     end: &'static str,
-    /// So many of the kind, one after the other.
+    /// How many of this kind, one after the other.
     times: u32,
-    /// What it works on, if not on what the one before it does.
+    /// What it works on, if that differs from the phase before it.
     on: Option<Cache>,
 }
 
@@ -88,7 +88,7 @@ pub(super) const fn shared(work: Nanos, vary: u32) -> Phase {
     }
 }
 
-/// So much for the first thread alone, and a barrier.
+/// `time` for the first thread alone, and a barrier.
 pub(super) const fn alone(time: Nanos, vary: u32) -> Phase {
     let mut phase = shared(0, vary);
     phase.alone = time;
@@ -102,14 +102,14 @@ impl Phase {
         self
     }
 
-    /// So many of them.
+    /// The same phase, `times` times.
     pub(super) const fn times(mut self, times: u32) -> Self {
         self.times = times;
         self
     }
 
-    /// The same, working on this. Its mix should be known ([`Cache::mixed`]) if one before it has one,
-    /// which holds on otherwise.
+    /// The same, working on this. Its mix should be known ([`Cache::mixed`]) if an earlier phase has one, which
+    /// otherwise stays in force.
     pub(super) const fn on(mut self, cache: Cache) -> Self {
         self.on = Some(cache);
         self
@@ -127,7 +127,7 @@ impl Phase {
         if self.work > 0 {
             parts.push(compute((self.work / u64::from(n)).max(1), self.vary));
         }
-        // One thread has nobody to wait for.
+        // A single thread has no other to wait for.
         if n > 1 {
             parts.push(self.end.to_string());
         }
@@ -174,16 +174,17 @@ pub(super) struct Sections {
 /// A working set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cache {
-    /// Of all threads, KiB.
+    /// Size for all threads together, KiB.
     pub kib: u64,
     /// Cache lines that a thread touches per µs.
     pub lines: u32,
-    /// How cycles divide, where that is known: `mix`, in percent.
+    /// How cycles divide up, where that is known: `mix`, in percent.
     mix: Option<(u8, u8, u8)>,
 }
 
-/// What no last-level cache of the papers' hosts holds, KiB. It is not divided among threads: each
-/// share might fit, but they do not fit together, and their misses are part of the work.
+/// A size that no last-level cache of the papers' hosts holds, KiB. Such a working set is not
+/// divided among threads: each share might fit, but together they do not, and their misses are part
+/// of the work.
 const OVERFLOWS: u64 = 32 * 1024;
 
 /// `mib` MiB, of which a thread touches `lines` lines per µs.
@@ -198,15 +199,16 @@ pub(super) const fn kib(kib: u64, lines: u32) -> Cache {
 }
 
 impl Cache {
-    /// The same, with cycles at work, on misses and waiting for units of the core, percent.
+    /// The same, with the cycles spent executing, on misses and waiting for units of the core,
+    /// percent.
     pub(super) const fn mixed(mut self, base: u8, miss: u8, wait: u8) -> Self {
         self.mix = Some((base, miss, wait));
         self
     }
 
-    /// The statements that say so for one of `threads` threads. How cycles divide, unless known, goes with
-    /// the lines touched (assumed): a line from memory every 40 ns or less leaves little but waiting, one
-    /// every third of a µs or less often hardly shows.
+    /// The statements that express this for one of `threads` threads. How cycles divide up, unless known, follows from
+    /// the lines touched (assumed): a line from memory every 40 ns or less leaves little but waiting; one every third
+    /// of a µs or less often hardly shows.
     pub(super) fn text(self, threads: u32) -> String {
         let shares = if self.kib < OVERFLOWS { threads } else { 1 };
         let bytes = self.kib * 1024 / u64::from(shares);
@@ -220,7 +222,7 @@ impl Cache {
     }
 }
 
-/// A stage of a pipeline: takes from the one before, works, gives to the next.
+/// A stage of a pipeline: it takes from the one before, works, and gives to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {
     /// Name of its threads.
@@ -298,7 +300,7 @@ impl Team {
             Some(sections) => sections.text(share, self.vary),
             None => compute(share, self.vary),
         };
-        // One thread has nobody to wait for.
+        // A single thread has no other to wait for.
         let meet = if n == 1 { "" } else { meet };
         text += meet;
         if self.serial > 0 {
@@ -320,7 +322,7 @@ impl Sections {
     }
 }
 
-/// A statement that works so long; long times in whole µs, so that people can read them.
+/// A statement that works for `time`; long times in whole µs, so that people can read them.
 pub(super) fn compute(time: Nanos, vary: u32) -> String {
     let length = match time {
         0 => "1ns".to_string(),
@@ -393,7 +395,7 @@ mod tests {
         let expected =
             "memory 67108864B 90/us; mix 5/90/5; compute 4000ns; condition-barrier phase";
         assert_eq!(phase.text(0, 2), expected);
-        // Where it was not counted, cycles divide as the lines say.
+        // Where the mix was not measured, cycles divide up according to the lines.
         assert!(mib(64, 90).text(2).ends_with("mix 20/70/10; "));
         assert!(!mib(64, 10).text(2).contains("mix"));
     }

@@ -38,7 +38,7 @@ const fn rounds(
     Preset::new(name, about, Shape::Rounds(rounds))
 }
 
-/// Waits for flags that other threads set.
+/// Waiting for flags that other threads set.
 const FLAGS: &str = "spin-barrier flags";
 
 /// The same just before a barrier.

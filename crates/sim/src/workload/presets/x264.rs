@@ -3,8 +3,8 @@
 //! `x264_frame_cond_wait()`, `x264_lookahead_thread()`).
 //!
 //! Thread i encodes every n-th frame, in the order of encoding: a P-frame, then the B-frames that refer
-//! to it. The rows that are done go through queues, one for each frame that refers to them; frames are
-//! numbered up to where everything is as it was, types and threads.
+//! to it. The rows that are done go through queues, one for each frame that refers to them; frames are numbered up to
+//! the point where types and threads repeat.
 
 use std::fmt::Write;
 
@@ -13,16 +13,17 @@ const LINES: u32 = 576;
 const ROW: u32 = 16;
 /// Rows of macroblocks in a frame.
 const ROWS: u32 = LINES / ROW;
-/// By how many lines deblocking and interpolation are behind (X264_THREAD_HEIGHT).
+/// By how many lines deblocking and interpolation lag behind (X264_THREAD_HEIGHT).
 const FILTERED: u32 = 24;
-/// What it takes to look under a mutex how far another is (assumed: the order of a system call).
+/// The time to look, under a mutex, how far another thread has got (assumed: the order of a system
+/// call).
 const CALL: &str = "compute 1us";
 
-/// How frames depend on each other, and what they take.
+/// How frames depend on each other, and how long they take.
 struct Encoding {
     /// A P-frame and the B-frames after it.
     group: u32,
-    /// How many rows a frame that is referred to must be ahead.
+    /// By how many rows a frame that is referred to must be ahead.
     ahead: u32,
     /// What a row of a P-frame takes.
     p_row: &'static str,
@@ -32,7 +33,7 @@ struct Encoding {
     decide: &'static str,
 }
 
-/// The Phoronix test's: so many frame threads, the main thread and the lookahead's.
+/// The Phoronix test's threads: so many frame threads, the main thread and the lookahead's.
 pub(super) fn threads(encoders: u32) -> Vec<(String, String)> {
     let encoding = Encoding {
         group: 2,
@@ -44,7 +45,7 @@ pub(super) fn threads(encoders: u32) -> Vec<(String, String)> {
     all(&encoding, encoders)
 }
 
-/// PARSEC's: frames alike.
+/// PARSEC's threads: all frames are alike.
 pub(super) fn parsec(encoders: u32) -> Vec<(String, String)> {
     let encoding = Encoding {
         group: 4,
@@ -56,13 +57,13 @@ pub(super) fn parsec(encoders: u32) -> Vec<(String, String)> {
     all(&encoding, encoders)
 }
 
-/// How many rows ahead a frame must be with so many frame threads: the reach of motion vectors
-/// that x264_validate_parameters() gives each of them, and what filters are behind.
+/// By how many rows a frame must be ahead with so many frame threads: the reach of motion vectors
+/// that x264_validate_parameters() allows each of them, and the lag of the filters.
 fn ahead(encoders: u32) -> u32 {
     let half = ((LINES + FILTERED) / encoders).saturating_sub(FILTERED) / 2;
-    // At least i_me_range, at most what level 3 allows.
+    // At least i_me_range, and at most what level 3 allows.
     let reach = half.clamp(16, 256);
-    // A multiple of a row with what filters are behind.
+    // A multiple of a row, including the lag of the filters.
     let filtered = FILTERED.next_multiple_of(ROW) - FILTERED;
     let whole = reach / ROW * ROW + filtered;
     let reach = if whole < reach { whole + ROW } else { whole };
@@ -97,7 +98,7 @@ fn encoder(encoding: &Encoding, number: u32, encoders: u32, ring: u32) -> String
     format!("memory 500KB 5/us; loop {{ {} }}", frames.join("; "))
 }
 
-/// A frame: every row waits for the one of the frame that it refers to.
+/// A frame: every row waits for the row of the frame that it refers to.
 fn encode(encoding: &Encoding, frame: u32, number: u32, ring: u32) -> String {
     let group = encoding.group;
     let own = frame / group * group;
@@ -119,14 +120,14 @@ fn encode(encoding: &Encoding, frame: u32, number: u32, ring: u32) -> String {
     )
 }
 
-/// Gives frames to the lookahead, starts them, and has the oldest one ended each time.
+/// Gives frames to the lookahead, starts them, and each time waits for the oldest one to end.
 fn main_thread(encoding: &Encoding, encoders: u32, ring: u32) -> String {
     let mut text = format!("queue input {}; ", encoders + 6);
     for number in 0..encoders {
         let _ = write!(text, "queue start{number} 1; queue end{number} 1; ");
     }
-    // A thread that refers to a frame takes all of its rows: those of two frames are the most there
-    // are.
+    // A thread that refers to a frame takes all of its rows: a queue holds those of at most two
+    // frames.
     for frame in (0..ring).step_by(encoding.group as usize) {
         for n in 1..=encoding.group {
             let rows = rows(frame, (frame + n) % ring);
@@ -215,7 +216,7 @@ mod tests {
         let all = threads(4);
         assert!(all[0].1.contains("compute 2090us") && !all[0].1.contains("compute 995us"));
         assert!(all[1].1.contains("compute 995us") && !all[1].1.contains("compute 2090us"));
-        // Six rows ahead: none of the first frame's are waited for after row 31.
+        // Six rows ahead: after row 31 no row of the first frame is waited for.
         assert!(all[1].1.contains("loop 5 { recv") && all[1].1.contains("loop 31 { recv"));
     }
 }

@@ -2,8 +2,8 @@
 //! Parallel regions of XGBoost's training, as they were counted in its demos.
 //!
 //! A region is a fork and a join: the first thread computes alone before it, then all threads of the team meet
-//! (libgomp's dock, where they wait between regions), share out its work, and meet again at its end. A meeting takes
-//! as long as it takes for a word that all change to go from one core to the next, [`LINE`] for each.
+//! (libgomp's dock, where they wait between regions), share out its work, and meet again at its end. A meeting takes as
+//! long as a word that all threads change takes to go from one core to the next, [`LINE`] for each thread.
 
 use super::Preset;
 use super::shapes::{Cache, Shape, compute, mib};
@@ -13,17 +13,18 @@ use corun_model::time::US;
 /// A parallel region.
 #[derive(Debug)]
 struct Region {
-    /// Of the first thread before it, while the others wait.
+    /// Work of the first thread before it, while the others wait.
     serial: Nanos,
-    /// Of all threads together.
+    /// Work of all threads together.
     work: Nanos,
     /// By how much shares differ, percent.
     vary: u32,
-    /// A loop and then something else, with a barrier between them?
+    /// Does it have two parts, such as a loop and then something else, with a barrier between them?
     halves: bool,
 }
 
-/// A region before which the first thread has so much to do, and all together so much in it.
+/// A region before which the first thread has `serial` to do, and in which all together have `work`
+/// to do.
 const fn region(serial: Nanos, work: Nanos) -> Region {
     Region {
         serial,
@@ -52,7 +53,7 @@ impl Region {
 struct Part {
     times: u32,
     regions: &'static [Region],
-    /// Are these a level of a tree? Levels are counted.
+    /// Do these make up a level of a tree? Levels are counted.
     level: bool,
 }
 
@@ -74,7 +75,7 @@ const fn levels(times: u32, regions: &'static [Region]) -> Part {
     }
 }
 
-/// Waits as libgomp's threads do, before a region and after it.
+/// Waiting as in libgomp, before a region and after it.
 const MEET: &str = "spin-barrier region 1ms";
 
 /// How long a cache line takes from one core to another (assumed, as for locks). Each thread that
@@ -83,7 +84,7 @@ const LINE: Nanos = 80;
 
 /// What thread i of n does in a region.
 fn region_text(region: &Region, i: u32, n: u32) -> String {
-    // One thread has nobody to wait for.
+    // A single thread has no other to wait for.
     let ends = match (n, region.halves) {
         (1, _) => 0,
         (_, true) => 2,
@@ -307,7 +308,7 @@ mod tests {
             "loop { MEET; compute 200ns ±10%; MEET; MEET; loop 2 { MEET; compute 300ns; MEET } }";
         let (_, seen) = &text(2)[1];
         assert!(seen.ends_with(&second.replace("MEET", MEET)), "{seen}");
-        // One thread has nobody to wait for.
+        // A single thread has no other to wait for.
         assert!(!text(1)[0].1.contains("barrier"));
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks and phases say besides events: CPUs, and what is not modelled about scheduling.
+//! What tasks and phases specify besides events: CPUs, and scheduling attributes that are not
+//! modelled.
 
 use super::json::{Node, Value};
 use super::log::{Log, Object};
@@ -14,7 +15,7 @@ pub(super) const POLICIES: [&str; 6] = [
     "SCHED_DEADLINE",
 ];
 
-/// What a task or phase may say about how it is scheduled.
+/// What a task or phase may specify about how it is scheduled.
 pub(super) const SCHEDULING: [&str; 9] = [
     "policy",
     "priority",
@@ -75,7 +76,7 @@ pub(super) fn policy(object: &Object<'_>, key: &str, log: &mut Log) {
 pub(super) struct Cpus {
     /// What the task says; `None`: any.
     task: Option<Vec<u32>>,
-    /// What holds in each phase, if there are phases.
+    /// What applies in each phase, if there are phases.
     phases: Vec<Option<Vec<u32>>>,
 }
 
@@ -92,7 +93,7 @@ impl Cpus {
         self.phases.push(own.or_else(|| self.task.clone()));
     }
 
-    /// The only vCPU that the threads ever use. Other sets than one and all are not modelled.
+    /// The only vCPU that the threads ever use. Sets other than one vCPU or all are not modelled.
     pub fn bound(self, object: &Object<'_>, log: &mut Log) -> Option<u32> {
         let mut sets = self.phases;
         if sets.is_empty() {
@@ -135,6 +136,6 @@ fn cpus(object: &Object<'_>, vcpus: u32, log: &mut Log) -> Option<Vec<u32>> {
     cpus.sort_unstable();
     cpus.dedup();
     let some = !cpus.is_empty() && cpus.len() < vcpus as usize;
-    // On a VM of one vCPU, one is all.
+    // On a VM of one vCPU, one vCPU is all.
     some.then_some(cpus)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Makes programs of tasks. rt-app: `run_event()` and `thread_body()`, src/rt-app.c.
+//! Turns tasks into programs. rt-app: `run_event()` and `thread_body()`, src/rt-app.c.
 
 use super::event::{Event, What};
 use super::links::{Links, unique};
@@ -190,7 +190,8 @@ impl<'a> Builder<'a> {
                 self.log.unsupported(event.at, &event.key, "lock", why);
             }
         }
-        // What is within a lock without an end is not done, but nothing else is wrong with it.
+        // Such a lock is not carried out, but nothing is wrong with the statements within it: they
+        // are kept.
         blocks.into_iter().flat_map(|(_, block)| block).collect()
     }
 
@@ -224,10 +225,10 @@ impl<'a> Builder<'a> {
         match &event.what {
             What::Run(0) | What::Timer { period: 0, .. } => Vec::new(),
             What::Run(work) => vec![Statement::Compute(fixed(*work))],
-            // One chunk of work is done before the first look at the clock.
+            // rt-app does one chunk of work before its first look at the clock.
             What::Runtime(0) => vec![Statement::Compute(fixed(RUNTIME_CHUNK))],
             What::Runtime(time) => vec![Statement::Busy(fixed(*time))],
-            // Asleep all the same until the timer slack is over.
+            // The thread still sleeps until the timer slack is over.
             What::Sleep(time) => vec![Statement::Sleep(fixed((*time).max(1)))],
             What::Timer { name, period, .. } => vec![Statement::Timer(Timer {
                 absolute: self.links.absolute(self.task, name),
@@ -283,7 +284,7 @@ impl<'a> Builder<'a> {
         vec![Statement::Mutex(self.names.of(mutex), body)]
     }
 
-    /// A `wait` lets the innermost mutex go.
+    /// Checks that the mutex is the innermost one, which is what a `wait` lets go.
     fn lets_go(&mut self, event: &Event, mutex: &str) {
         if self.held.last() == Some(&mutex) {
             return;
@@ -319,7 +320,7 @@ impl<'a> Builder<'a> {
         vec![Statement::Barrier(self.names.of(name))]
     }
 
-    /// The queue that stands for a semaphore: its items are the count, which is never full.
+    /// The queue that stands for a semaphore: its items are the count, and it is never full.
     fn semaphore(&mut self, name: &str) -> String {
         let name = self.names.of(name);
         if !self.queues.iter().any(|known| known.name == name) {
@@ -332,7 +333,7 @@ impl<'a> Builder<'a> {
         name
     }
 
-    /// The name of a timer; a unique one has its thread's.
+    /// The name of a timer; that of a unique timer contains its thread's.
     fn timer(&mut self, name: &str) -> String {
         match unique(name) {
             true => {

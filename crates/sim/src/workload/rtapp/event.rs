@@ -11,8 +11,8 @@ use corun_model::time::US;
 /// The longest time in a file, µs.
 pub(super) const LONGEST_US: i64 = (LONGEST / US) as i64;
 
-/// What events are called, longer names before those that they begin with: rt-app takes whatever
-/// begins with one of them, so that `run1` and `run2` are both `run`.
+/// The names of events, longer names before those that they begin with: rt-app accepts any key that
+/// begins with one of them, so `run1` and `run2` are both `run`.
 pub(super) const EVENTS: [&str; 20] = [
     "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer",
     "suspend", "resume", "memrun", "mem", "iorun", "yield", "barrier", "fork", "sem_post",
@@ -65,7 +65,7 @@ pub(super) enum What {
     Yield,
 }
 
-/// Reads an event of this `kind`; one that is left out or wrong is none.
+/// Reads an event of this `kind`; `None` if it is left out or wrong.
 pub(super) fn read(
     entry: &Entry,
     (kind, path): (&str, &str),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads the JSON that people feed to rt-app, with the place of every key and value.
 //!
-//! It is laxer than the standard, as json-c is by default and rt-app's script workgen: comments
+//! It is laxer than the standard, as are json-c by default and rt-app's script workgen: comments
 //! (`/* */`, `//`), a comma before a closing bracket, `True`, keys without a value, and keys given
-//! twice, whose order is the order of events. Libraries for JSON accept none of that and keep no
-//! places, which messages need.
+//! twice, whose order is the order of events. Libraries for JSON accept none of that and do not
+//! keep positions, which messages need.
 
 use crate::workload::lexer::Place;
 
@@ -266,7 +266,7 @@ impl Reader<'_> {
                 (0..4).for_each(|_| {
                     self.bump();
                 });
-                // Halves of a pair stand for no character of their own.
+                // Halves of a surrogate pair do not stand for characters of their own.
                 char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
             }
             other => return Err((at, format!("found \\{other}, expected {accepted}"))),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How tasks depend on each other: which wakes which, which come to a barrier, which share a timer.
+//! How tasks depend on each other: which task wakes which, which come to a barrier, which share a
+//! timer.
 
 use super::event::What;
 use super::log::Log;
@@ -23,9 +24,9 @@ pub(super) struct Links {
 /// How a timer is used.
 #[derive(Debug, Default)]
 struct TimerUse {
-    /// One absolute use makes it so for all, as in rt-app.
+    /// One absolute use makes it absolute for all, as in rt-app.
     absolute: bool,
-    /// Threads that use it: tasks, then one more for further instances.
+    /// What uses it: a task's first thread, and one more entry for its further instances.
     users: BTreeSet<(usize, bool)>,
 }
 
@@ -132,7 +133,7 @@ impl Links {
         used.is_some_and(|used| used.absolute)
     }
 
-    /// A task that waits for what no task does waits for ever.
+    /// Reports a task that waits for ever, because no task does what it waits for.
     fn check(&self, task: &Task, log: &mut Log) {
         let mut barriers = BTreeSet::new();
         for event in task.phases.iter().flat_map(|phase| &phase.events) {

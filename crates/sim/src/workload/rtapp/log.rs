@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is found while a file is read: faults, which keep it from being run, and notes.
+//! What is found while a file is read: faults, which prevent it from being run, and notes.
 
 use super::json::{Entry, Value};
 use super::{Fault, Note};
@@ -33,7 +33,7 @@ impl Log {
         self.fault(at, key, format!("is not supported: {why}; {way_out}"));
     }
 
-    /// Said once for each key.
+    /// Notes something, once for each key.
     pub fn note(&mut self, at: Place, key: &str, message: impl Into<String>) {
         if !self.notes.iter().any(|note| note.key == key) {
             self.notes.push(Note {
@@ -78,12 +78,12 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The first of this key: workgen renames the others, so that rt-app does not see them.
+    /// The first entry with this key: workgen renames the others, so that rt-app does not see them.
     pub fn find(&self, key: &str) -> Option<&'a Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Notes keys that are none of these, which rt-app passes over.
+    /// Notes keys that are not among these, which rt-app ignores.
     pub fn note_others(&self, known: &[&str], log: &mut Log) {
         let others = self.entries.iter();
         for entry in others.filter(|entry| !known.contains(&entry.key.as_str())) {
@@ -97,7 +97,7 @@ impl<'a> Object<'a> {
         whole(self.find(key)?, &self.key(key), range, log)
     }
 
-    /// A text; `null` is as good as none.
+    /// A text; `null` counts as none.
     pub fn text(&self, key: &str, log: &mut Log) -> Option<&'a str> {
         let entry = self.find(key)?;
         match &entry.node.value {

@@ -6,10 +6,9 @@
 //! and where it cannot, say so rather than do something else.
 //!
 //! How: [`convert`] reads the file (`json`: laxer than the standard, in order, with places), its
-//! tasks and events (`task`, `event`), finds what tasks have to do with each other (`links`),
-//! and makes a [`Program`] of every thread (`build`). An event that cannot be carried out is a
-//! [`Fault`], unless the user leaves it out; what is not modelled of a thread's properties is a
-//! [`Note`].
+//! tasks and events (`task`, `event`), finds how tasks depend on each other (`links`), and makes a
+//! [`Program`] for every thread (`build`). An event that cannot be carried out is a [`Fault`],
+//! unless the user leaves it out; a thread's property that is not modelled is a [`Note`].
 //!
 //! Events mean what `run_event()` of rt-app's src/rt-app.c does; docs/scenario.md has the list. The
 //! file's times are µs, on a pCPU at full speed: `calibration`, by which rt-app turns them into
@@ -60,18 +59,18 @@ pub struct Thread {
     pub program: Program,
     /// The vCPU that it stays on, if it does.
     pub vcpu: Option<u32>,
-    /// What it waits for before all that it does.
+    /// How long it waits before anything else.
     pub delay: Nanos,
 }
 
-/// Something that keeps a file from being run.
+/// Something that prevents a file from being run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
     /// Line of the file, from 1.
     pub line: usize,
     /// Character of the line, from 1.
     pub column: usize,
-    /// The path to what is wrong, such as `tasks.worker.run`; empty if that is the file as such.
+    /// The path to what is wrong, such as `tasks.worker.run`; empty if that is the file as a whole.
     pub key: String,
     /// What was found and what is accepted.
     pub message: String,
@@ -85,14 +84,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Something that is not done as the file says, and does not keep it from being run.
+/// Something that is not done as the file says, but does not prevent it from being run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Line of the file, from 1.
     pub line: usize,
     /// The path to it.
     pub key: String,
-    /// What about it.
+    /// What is different.
     pub message: String,
 }
 
@@ -202,7 +201,7 @@ const HARMLESS: [&str; 13] = [
     "default_policy",
 ];
 
-/// Checks the global settings; when rt-app would end.
+/// Checks the global settings; returns when rt-app would end.
 fn duration(global: &Object<'_>, log: &mut Log) -> Option<Nanos> {
     attributes::policy(global, "default_policy", log);
     for entry in global.entries {
@@ -224,7 +223,7 @@ fn threads(tasks: &[Task], log: &mut Log) -> Vec<Thread> {
     let mut names = Names::default();
     for task in tasks {
         let mut program = build::program((task, 0), &links, &mut names, log);
-        // Whatever the language itself does not allow.
+        // Anything else that the language itself does not allow.
         if let (true, Err(error)) = (log.faults.is_empty(), Program::parse(&program.to_string())) {
             log.fault(task.at, &task.key, error.message);
         }

@@ -13,7 +13,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The name for `raw`: the same if it is one and not very long, else one that resembles it and no other has.
+    /// The name for `raw`: `raw` itself if it is a valid name and not very long, else a unique one that resembles it.
     pub fn of(&mut self, raw: &str) -> String {
         if let Some(name) = self.given.get(raw) {
             return name.clone();

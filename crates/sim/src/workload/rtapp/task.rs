@@ -16,7 +16,7 @@ pub(super) const MOST_THREADS: i64 = 65_536;
 /// How often something is done; `None`: for ever.
 pub(super) type Times = Option<u32>;
 
-/// A task: threads alike.
+/// A task: one or more equal threads.
 #[derive(Debug)]
 pub(super) struct Task {
     /// Its name, which no other task has.
@@ -78,7 +78,7 @@ pub(super) fn tasks(object: &Object<'_>, context: &Context<'_>, log: &mut Log) -
     tasks
 }
 
-/// The name, with a number if there is such a task already: as workgen does.
+/// The name, with a number added if there is such a task already, as workgen does.
 fn unused(name: &str, tasks: &[Task]) -> String {
     let known = |name: &str| tasks.iter().any(|task| task.name == name);
     let numbered = (1..).map(|n: u32| format!("{name}{n}"));
@@ -131,7 +131,7 @@ fn phases(
 ) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for entry in object.entries {
-        // Two phases of one name are two phases.
+        // Two phases with the same name are still two phases.
         let Some(inner) = Object::of(entry, object.key(&entry.key), log) else {
             continue;
         };
@@ -186,7 +186,7 @@ const KNOWN: [&str; 4] = ["loop", "cpus", "taskgroup", "nodes_membind"];
 /// What tasks may have.
 const KNOWN_OF_TASKS: [&str; 3] = ["instance", "delay", "phases"];
 
-/// What kind of object keys are in.
+/// In what kind of object keys are.
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Task,
@@ -194,7 +194,7 @@ enum Level {
     Phase,
 }
 
-/// Notes the keys that rt-app passes over.
+/// Notes the keys that rt-app ignores.
 fn check_keys(object: &Object<'_>, level: Level, log: &mut Log) {
     for entry in object.entries {
         let key = entry.key.as_str();

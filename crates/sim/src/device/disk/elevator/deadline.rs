@@ -106,7 +106,7 @@ impl Elevator for Deadline {
                 };
                 self.direction = direction;
                 self.in_batch = 0;
-                // The oldest is the first of its list.
+                // The oldest request is the first of its list.
                 match self.expired(now, direction) {
                     true => 0,
                     false => self.above(direction).unwrap_or(0),

@@ -19,7 +19,7 @@ pub enum SchedulerParams {
     None,
     /// Sorted batches, and no request waits for too long (`mq-deadline`, `deadline`).
     Deadline(DeadlineParams),
-    /// One VM at a time, waiting for its next request (`cfq`; `bfq` after it).
+    /// One VM at a time, waiting for its next request (`cfq`, later `bfq`).
     Anticipatory(AnticipatoryParams),
 }
 
@@ -27,9 +27,10 @@ pub enum SchedulerParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Serve(Request),
-    /// Nothing, although requests wait: until then, or until the next request comes or is done.
+    /// Nothing, although requests wait: until that time, or until the next request comes or is
+    /// done.
     Hold(Option<Nanos>),
-    /// There is none.
+    /// No request waits.
     Empty,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long a VM takes from one request's end to its next request, as CFQ reckons it
+//! How long a VM takes from one request's end to its next request, as CFQ computes it
 //! (`__cfq_update_io_thinktime`): a mean in which each new value counts an eighth, no value counts
-//! for more than twice the idle window, and that is heeded after the third. Times are of whatever
-//! unit the caller's clock counts.
+//! for more than twice the idle window, and which is heeded only after the third value. Times are
+//! in the unit of the caller's clock.
 
 /// Think time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +33,7 @@ impl Think {
         self.samples > 80
     }
 
-    /// Is it longer than so?
+    /// Is it longer than `window`?
     pub fn longer_than(&self, window: u64) -> bool {
         self.valid() && self.mean > window
     }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! When data is acknowledged: at once, or with what is sent next.
 //!
-//! Problem: a request and its reply are two packets each way if every packet is acknowledged by one of its own, and one
-//! if not; and what a packet takes is much of what a small request does. Linux delays an ACK (`__tcp_ack_snd_check()`,
+//! Problem: a request and its reply are two packets each way if every packet is acknowledged by one of its own, else
+//! one; and handling a packet is a large part of a small request's work. Linux delays an ACK (`__tcp_ack_snd_check()`,
 //! net/ipv4/tcp_input.c) on connections whose program answers what it receives (*ping-pong*: it sent data within 40 ms
-//! of receiving some, `tcp_event_data_sent()`), until it sends something, more than a full frame is not acknowledged,
-//! or 40 ms are over (`TCP_DELACK_MIN`). On others each packet is acknowledged: the first sixteen by themselves, later
-//! ones too, unless the window has shrunk since the last ACK: then when the program reads. Here all are by themselves,
-//! and so each offers the window less what the program has yet to read.
+//! of receiving some, `tcp_event_data_sent()`), until it sends something, more than a full frame is unacknowledged, or
+//! 40 ms are over (`TCP_DELACK_MIN`). On other connections each packet is acknowledged: the first sixteen by
+//! themselves, later ones too, unless the window has shrunk since the last ACK; then the ACK comes when the program
+//! reads. Here each packet is acknowledged by itself, and so each ACK offers the window less what the program has yet
+//! to read.
 //!
-//! Left out: that Linux 5.1 to 5.18 wants three answers before it believes (`TCP_PINGPONG_THRESH`), and longer delays for
-//! round trips of more than 320 ms.
+//! Left out: that Linux 5.1 to 5.18 wants three answers before it believes (`TCP_PINGPONG_THRESH`), and longer delays
+//! for round trips of more than 320 ms.
 
 use super::MSS;
 use corun_model::Nanos;
 
-/// Frames are taken to be at least so long before longer ones are seen (`TCP_MSS_DEFAULT`).
+/// The assumed length of a full frame before longer ones are seen (`TCP_MSS_DEFAULT`).
 const LEAST_FRAME: u64 = 536;
 
 /// What an end of a connection has received and not acknowledged.
@@ -25,13 +26,13 @@ pub(super) struct Acks {
     delay: Nanos,
     /// Bytes received since a packet was sent last.
     owed: u64,
-    /// When they are acknowledged at the latest.
+    /// By when they must be acknowledged.
     due: Option<Nanos>,
     /// When data came last.
     received: Option<Nanos>,
     /// Does the program answer what it receives?
     answers: bool,
-    /// What a full frame has.
+    /// Bytes of a full frame.
     frame: u64,
 }
 
@@ -69,7 +70,7 @@ impl Acks {
         false
     }
 
-    /// Data came that was there already: the other end waits for an ACK (`tcp_enter_quickack_mode()`).
+    /// Data came that had been received already: the other end waits for an ACK (`tcp_enter_quickack_mode()`).
     pub fn again(&mut self) {
         self.answers = false;
     }

@@ -3,13 +3,13 @@
 //!
 //! Problem: a vCPU that is off its pCPU takes no interrupts, so nothing is acknowledged meanwhile;
 //! after the retransmission time-out the other end sends again what was never lost, and starts over
-//! slowly. That hangs on a few rules of TCP only, and these are here: initial window and slow start
-//! (RFC 6928, RFC 5681), the receiver's window, round-trip times and time-outs (RFC 6298 with
-//! Linux's floor under the variance, `__tcp_set_rto`), their exponential back-off, and the undoing
-//! of time-outs that timestamps show to be spurious (RFC 3522, `tcp_try_undo_loss`).
+//! slowly. That depends on only a few rules of TCP, and these are modelled here: initial window and
+//! slow start (RFC 6928, RFC 5681), the receiver's window, round-trip times and time-outs (RFC 6298
+//! with Linux's floor under the variance, `__tcp_set_rto`), their exponential back-off, and the
+//! undoing of time-outs that timestamps show to be spurious (RFC 3522, `tcp_try_undo_loss`).
 //!
-//! The network of this model loses and reorders nothing, so what is sent again is always a
-//! duplicate, and there is no fast retransmit. Kept out, too: CUBIC, pacing, Nagle, waiting for room for a
+//! The network of this model loses and reorders nothing, so what is sent again is always a duplicate, and there is no
+//! fast retransmit. Also left out: CUBIC, pacing, Nagle, waiting for room for a
 //! larger send (`tcp_tso_should_defer()`), and autotuning of the window.
 //!
 //! A packet here is what a guest's kernel handles at once: up to [`MOST_PACKET`] bytes, which the
@@ -39,19 +39,20 @@ const MOST_WINDOW: u64 = 1 << 30;
 /// What both ends of all connections have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpParams {
-    /// Floor under the variance in the retransmission time-out: it is never shorter than the
-    /// round-trip time and this. 200 ms: `TCP_RTO_MIN`.
+    /// Floor under the variance in the retransmission time-out: the time-out is never shorter than
+    /// the round-trip time plus this. 200 ms: `TCP_RTO_MIN`.
     pub min_rto: Nanos,
     /// Time-out of a connection's first packet. 1 s: `TCP_TIMEOUT_INIT` since 3.1, before that 3 s.
     pub first_rto: Nanos,
     /// Bytes that a receiver holds for its program, and a sender for the network, 64 KiB to 6 MiB.
-    /// 512 KiB, assumed: in the middle between the 64 KiB that Linux begins with and the 6 MiB
-    /// (`tcp_rmem`) up to which it tunes itself.
+    /// 512 KiB, assumed: between the 64 KiB that Linux begins with and the 6 MiB (`tcp_rmem`) up to
+    /// which it tunes itself.
     pub window: u64,
-    /// The longest that an ACK waits for something to be sent with, 0 to 200 ms; 0: every packet is acknowledged at once.
-    /// 40 ms: `TCP_DELACK_MIN`.
+    /// The longest that an ACK waits for something to be sent with, 0 to 200 ms; 0: every packet is acknowledged at
+    /// once. 40 ms: `TCP_DELACK_MIN`.
     pub ack_delay: Nanos,
-    /// Is a time-out undone that timestamps show to be spurious? Yes: `tcp_timestamps` is on.
+    /// Is a time-out undone that timestamps show to be spurious? Default: yes, `tcp_timestamps` is
+    /// on.
     pub undo: bool,
 }
 
@@ -72,7 +73,7 @@ impl Default for TcpParams {
 pub(crate) struct Segment {
     /// Which of the connections that follow each other between the two ends.
     pub generation: u32,
-    /// Opens a connection, or answers that.
+    /// Opens a connection, or answers such a packet.
     pub syn: bool,
     pub seq: u64,
     pub len: u64,
@@ -81,7 +82,7 @@ pub(crate) struct Segment {
     pub last_end: u64,
     pub ack: u64,
     pub window: u64,
-    /// When it was sent, and when that was which it answers (the timestamps option).
+    /// When it was sent, and when the packet was sent that it answers (the timestamps option).
     pub stamp: Nanos,
     pub echo: Nanos,
 }
@@ -89,7 +90,7 @@ pub(crate) struct Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
-    /// The first packet is on its way if the timer is armed, or else is to be sent.
+    /// The first packet is on its way if the timer is armed, else still to be sent.
     Opening,
     Open,
 }
@@ -114,8 +115,8 @@ pub(crate) struct Tcp {
     reads_at_once: bool,
     generation: u32,
     state: State,
-    /// First byte not acknowledged, first one not sent, first one to be sent again if before that,
-    /// end of what the program has written.
+    /// First byte not acknowledged, first one not sent, first one to be sent again (if before
+    /// that), end of what the program has written.
     una: u64,
     nxt: u64,
     resend: u64,
@@ -127,7 +128,7 @@ pub(crate) struct Tcp {
     /// Bytes under way when a packet was sent last: how much of the window is used
     /// (`tcp_cwnd_validate`).
     flown: u64,
-    /// What the other end lets be sent: up to here.
+    /// Up to where the other end allows data to be sent.
     limit: u64,
     /// Smoothed round-trip time and its variance; none measured yet: 0.
     srtt: Nanos,
@@ -135,7 +136,8 @@ pub(crate) struct Tcp {
     backoff: u32,
     timeout_at: Option<Nanos>,
     last_sent: Nanos,
-    /// Since the first time-out that is not over: when, and the window and threshold before.
+    /// The first time-out from which the connection has not recovered: when it was, and the window
+    /// and threshold before.
     loss: Option<(Nanos, u64, u64)>,
     rcv_nxt: u64,
     acks: Acks,
@@ -185,7 +187,7 @@ impl Tcp {
         }
     }
 
-    /// The end of a program that takes what arrives at once, so that its window is always open.
+    /// The end of a program that takes at once what arrives, so that its window is always open.
     pub fn reading_at_once(self) -> Self {
         Self {
             reads_at_once: true,
@@ -210,7 +212,7 @@ impl Tcp {
         };
     }
 
-    /// Opens a connection; one that is open is given up.
+    /// Opens a connection; a connection that is open is given up.
     pub fn open(&mut self) {
         self.renew(self.generation + 1, State::Opening);
     }
@@ -243,8 +245,8 @@ impl Tcp {
         }
     }
 
-    /// The program takes a message. If the other end must be told that there is room again, what
-    /// to send.
+    /// The program takes a message. Returns what to send if the other end must be told that there
+    /// is room again.
     pub fn take(&mut self, now: Nanos, bytes: u64) -> Option<Segment> {
         self.unread = self.unread.saturating_sub(bytes);
         let half = self.params.window / 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Packets that arrive: data, and what their ACKs say about the way.
+//! Packets that arrive: data, and what their ACKs say about the path.
 
 use super::{MOST_WINDOW, MSS, Received, Segment, State, Tcp};
 use corun_model::Nanos;
@@ -21,7 +21,7 @@ impl Tcp {
         if segment.seq == self.rcv_nxt {
             self.rcv_nxt += segment.len;
             self.delivered += segment.len;
-            // What is acknowledged later echoes the oldest of what it acknowledges (RFC 7323, section 4.3).
+            // A delayed ACK echoes the oldest of the packets that it acknowledges (RFC 7323, section 4.3).
             if self.acks.is_clear() {
                 self.echo = segment.stamp;
             }
@@ -93,13 +93,13 @@ impl Tcp {
         self.timeout_at = (self.una < self.nxt).then_some(now + rto);
     }
 
-    /// New data is acknowledged after a time-out: was the time-out spurious, or is it over?
+    /// New data is acknowledged after a time-out: was the time-out spurious, or is recovery over?
     fn end_of_loss(&mut self, echo: Nanos) {
         let Some((since, cwnd, ssthresh)) = self.loss else {
             return;
         };
         if self.params.undo && echo < since {
-            // It answers what was sent before the time-out.
+            // The ACK answers what was sent before the time-out.
             self.cwnd = cwnd;
             self.ssthresh = ssthresh;
             self.resend = self.nxt;

@@ -70,7 +70,7 @@ impl Tcp {
         self.timeout_at.get_or_insert(now + rto);
         self.acks.sent(now, true);
         let bare = self.bare(now);
-        // They are in order, and of one-byte messages there are as many as bytes under way.
+        // The ends are in order, and with one-byte messages there are as many as bytes under way.
         let ended = |by: u64| self.ends.partition_point(|end| *end <= by);
         let within = ended(from)..ended(from + len);
         Some(Segment {
@@ -82,8 +82,8 @@ impl Tcp {
         })
     }
 
-    /// How much of the bytes `from` to `to` may be sent at once: whole segments, unless it is all
-    /// that is left or nothing else is under way.
+    /// How much of the bytes `from` to `to` may be sent at once: whole segments, unless these bytes
+    /// are all that is left or nothing else is under way.
     fn sendable(&self, from: u64, to: u64) -> u64 {
         let until = (self.una + self.cwnd).min(self.limit);
         let len = (to - from).min(until.saturating_sub(from)).min(MOST_PACKET);

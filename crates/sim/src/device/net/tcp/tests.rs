@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What TCP does, against what the RFCs say, by hand.
+//! What TCP does, compared by hand with what the RFCs say.
 
 use super::*;
 use corun_model::time::MS;
@@ -75,7 +75,7 @@ fn an_answer_carries_the_acknowledgement() {
         ..PARAMS
     };
     assert_eq!(requests(at_once), (10, 10));
-    // The first of each finds an end that has not answered anything yet.
+    // The first packet each way finds an end that has not answered anything yet.
     assert_eq!(requests(PARAMS), (6, 6));
 }
 
@@ -204,7 +204,8 @@ fn connections_begin_with_a_second_of_patience() {
     assert_eq!(bytes(&sent(&mut client, 1100 * MS)), 100);
 }
 
-/// A flight of ten segments whose ACKs come after the time-out; what is sent then and after them.
+/// A flight of ten segments whose ACKs come after the time-out; what is sent at the time-out and
+/// after the ACKs.
 fn late_acks(undo: bool) -> (u64, u64, Tcp) {
     let params = TcpParams { undo, ..PARAMS };
     let (mut client, mut server) = connected(params);
@@ -224,7 +225,7 @@ fn late_acks(undo: bool) -> (u64, u64, Tcp) {
 #[test]
 fn a_spurious_time_out_starts_over_with_one_segment() {
     let (again, after, client) = late_acks(false);
-    // One again, and slow start from there: the ACK of ten counts as ten, as in Linux.
+    // One segment again, and slow start from there: the ACK of ten counts as ten, as in Linux.
     assert_eq!((again, after), (MSS, 11 * MSS));
     assert_eq!(client.ssthresh, 5 * MSS);
     assert_eq!(client.retransmissions, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What clients see of vCPUs that are off their pCPUs: it must come out by itself.
+//! What clients see of vCPUs that are off their pCPUs: it must emerge by itself.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn pings_wait_for_the_vcpus_turn() {
         assert!(longest > turn * 4 / 5, "{hogs} hogs, {slice}: {longest}");
         assert!(longest < turn + MS, "{hogs} hogs, {slice}: {longest}");
     }
-    // Half of the time is somebody else's: a quarter of the pings waits for longer than half a slice.
+    // Half of the time the pCPU is another VM's: a quarter of the pings waits for longer than half a slice.
     let median = pings_beside(1, 10 * MS).0;
     assert!((100 * US..MS + MS / 2).contains(&median), "{median}");
 }
@@ -57,7 +57,7 @@ fn only_the_vcpu_that_takes_the_interrupt_matters() {
     assert!(times.quantile(0.5) < MS && times.max() > 15 * MS);
 }
 
-/// A server beside hogs, with slices of 30 ms: what its client sees in a second.
+/// A server and hogs, with slices of 30 ms: what its client sees in a second.
 fn beside_hogs(hogs: usize, undo: bool) -> crate::device::net::ClientOutcome {
     let mut vms = vec![single(vm("a", free(), &[HOG, ECHO]))];
     vms.extend((0..hogs).map(|_| vm("b", free(), &[HOG])));
@@ -82,7 +82,7 @@ fn beside_hogs(hogs: usize, undo: bool) -> crate::device::net::ClientOutcome {
 fn clients_retransmit_what_was_never_lost() {
     // Off for 5 x 30 ms: no ACK is late by more than 200 ms.
     assert_eq!(beside_hogs(5, true).retransmissions, 0);
-    // Off for 10 x 30 ms at first it is; then the time-out grows with the round trips seen.
+    // Off for 10 x 30 ms, it is late at first; then the time-out grows with the round trips seen.
     let late = beside_hogs(10, true);
     assert!(late.retransmissions > 10, "{}", late.retransmissions);
     assert!(late.responses.max() > 290 * MS);
@@ -110,7 +110,7 @@ fn a_guests_own_timer_goes_off_before_it_sees_the_ack() {
 }
 
 /// Nothing is lost, and on a LAN slow start takes a millisecond: what a stream loses is its vCPU's
-/// share, and time-outs cost little besides what is sent again.
+/// share, and time-outs cost little apart from what is sent again.
 #[test]
 fn bulk_data_gets_its_vcpus_share_and_retransmits() {
     let stream = |hogs: usize, undo| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Guests and their clients: what can be reckoned by hand, and what must come out by itself.
+//! Guests and their clients: what can be computed by hand, and what must emerge by itself.
 
 mod descheduled;
 mod presence;
@@ -166,7 +166,7 @@ fn events_per_round(programs: &[&str], client: ClientSpec) -> f64 {
     counted.load(Relaxed) as f64 / rounds
 }
 
-/// What vCPUs that do I/O are known by: interrupts of devices, and what goes to them. No packet is none.
+/// What identifies vCPUs that do I/O: interrupts of devices, and what goes to devices. Without packets there is none.
 #[test]
 fn an_io_event_is_an_interrupt_or_a_packet_that_goes_out() {
     let near = |seen: f64, expected: f64| (seen / expected - 1.0).abs() < 0.01;
@@ -190,13 +190,13 @@ fn a_request_and_its_reply() {
     assert!(client.responses.count().abs_diff(expected) <= 1);
     assert!(client.bytes.abs_diff(200 * expected) <= 200);
     assert_eq!((client.retransmissions, client.timeouts), (0, 0));
-    // A new connection for each costs a round trip more, of two bare frames.
+    // A new connection for each request costs one more round trip, of two bare frames.
     let mut fresh = requests(1, Pace::Think(Some(length("1ms"))));
     fresh.keep_alive = false;
     let spec = network(vec![client_of(fresh)]);
     let outcome = run_net(1, 10 * MS, vms(), &spec);
-    // The ACK that ends the handshake is a frame before the request; and one that has not answered yet acknowledges the
-    // request before the reply.
+    // The ACK that ends the handshake is a frame before the request; and an end that has not answered yet acknowledges
+    // the request before the reply.
     let round = round + 2 * (bare + 60 * US) + 2 * bare;
     let seen = outcome.clients[0].responses.quantile(0.5);
     assert!(near(seen, round), "{seen}");
@@ -269,8 +269,8 @@ fn open_loops_give_up_when_their_patience_ends() {
     );
 }
 
-/// Of 1000 requests in a second 500 are answered: of those that wait there are at most as many as there is room for,
-/// and what goes on above that is the same.
+/// Of 1000 requests in a second 500 are answered: at most as many wait as there is room for, and beyond that nothing
+/// changes.
 #[test]
 fn what_an_open_loop_has_waiting_is_bounded() {
     let program = "loop { request web; compute 2ms; reply web 100B }";
@@ -296,7 +296,7 @@ fn what_an_open_loop_has_waiting_is_bounded() {
     assert!(small.responses.max() < 230 * MS, "110 are ahead of it");
     assert_eq!((enough.turned_away, enough.timeouts), (0, 0));
     assert_eq!(seen(&enough), seen(&default));
-    // Who has given up takes no room.
+    // Requests that have been given up take no room.
     let patience = Some(50 * MS);
     let [small, default] = [60, MOST_WAITING].map(|most| of(most, patience));
     assert_eq!(small.turned_away, 0);
@@ -304,7 +304,8 @@ fn what_an_open_loop_has_waiting_is_bounded() {
     assert!(small.timeouts.abs_diff(default.timeouts) <= 60);
 }
 
-/// What one core answers is none, though now and then somebody waits: nor is a crowd that goes away again.
+/// A load that one core can answer is no overload, even if requests wait now and then; nor is a crowd that goes away
+/// again.
 #[test]
 fn an_open_loop_that_is_served_is_not_overloaded() {
     let of = |program: &str, gap: &str, connections| {
@@ -321,7 +322,7 @@ fn an_open_loop_that_is_served_is_not_overloaded() {
     assert!(of(quick, "1500us exp", 1).0);
 }
 
-/// The same of pings that nobody answers, since the vCPU has no pCPU.
+/// The same for pings that are not answered because the vCPU has no pCPU.
 #[test]
 fn pings_under_way_are_bounded() {
     let mut spec = network(vec![ping(0)]);
@@ -332,12 +333,12 @@ fn pings_under_way_are_bounded() {
     ];
     let outcome = run_net(1, 100 * MS, vms, &spec);
     let client = &outcome.clients[0];
-    // Of a hundred in each turn of the other VM, ten.
+    // Ten out of a hundred in each turn of the other VM.
     let (answered, turned_away) = (client.responses.count(), client.turned_away);
     assert!((540..=560).contains(&answered), "{answered}");
     assert!((440..=460).contains(&turned_away), "{turned_away}");
     assert_eq!(client.timeouts, client.turned_away);
-    // That is said of open loops, with how much was due.
+    // Overload is reported for open loops only, along with how much was due.
     assert_eq!((client.overloaded, client.wished), (false, 0));
 }
 
@@ -448,7 +449,7 @@ fn same_seed_same_bytes() {
     assert_eq!(once(), once());
 }
 
-/// With an emulator a packet takes as much work as it took time, and one that leaves the guest waits
+/// With an emulator a packet takes as much work as it otherwise takes time, and a packet that leaves the guest waits
 /// for the transmit timer.
 #[test]
 fn an_emulator_collects_what_leaves() {
@@ -465,8 +466,8 @@ fn an_emulator_collects_what_leaves() {
     assert!(near(later, 2 * way + 150 * US), "{later}");
 }
 
-/// The alarm for it may be set for longer; then what the thread has to do otherwise lets it see that
-/// the timer has expired.
+/// The alarm for that timer may be set for longer; then the thread notices that the timer has expired when it has other
+/// work to do.
 #[test]
 fn an_alarm_is_late_unless_the_emulator_runs() {
     let params = EmulatorParams {
@@ -498,7 +499,7 @@ fn pinged(params: EmulatorParams, clients: Vec<ClientSpec>) -> Nanos {
 
 #[test]
 fn connections_may_have_a_port_each() {
-    // The first instance takes 10 ms for a request, the second nothing: nobody answers for the other.
+    // The first instance takes 10 ms for a request, the second no time: neither answers for the other.
     let programs = [
         "loop { request web0; compute 10ms; reply web0 100B; count slow }",
         "loop { request web1; compute 1us; reply web1 100B; count quick }",
@@ -520,8 +521,8 @@ fn connections_may_have_a_port_each() {
     assert!(error.contains("web2"), "{error}");
 }
 
-/// A server beside computing on its vCPU, and another VM that computes on the same pCPU: with xBalloon the vCPU sleeps
-/// while the server waits for a message, and has its pCPU back at once when one comes.
+/// A server and a computing thread on one vCPU, and another VM that computes on the same pCPU: with xBalloon the vCPU
+/// sleeps while the server waits for a message, and gets its pCPU back at once when one comes.
 #[test]
 fn xballoon_keeps_time_for_messages() {
     let with = |agent| {

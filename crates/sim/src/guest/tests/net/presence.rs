@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// A second that is measured, from here on.
+/// When the measured second begins.
 const BEGIN: Nanos = 100 * MS + 3 * MS / 10;
 
 fn stay(start: Nanos, stop: Option<Nanos>, turns: Option<(Nanos, Nanos)>) -> Presence {
@@ -66,7 +66,8 @@ fn each_kind_does_its_part_of_the_time() {
     }
 }
 
-/// The server goes on with what it has begun, nobody hears of it, and nobody counts it.
+/// The server goes on with what it has begun, but the client does not learn of it, and it is not
+/// counted.
 #[test]
 fn a_client_that_goes_gives_up_what_is_under_way() {
     let program = "loop { request web; compute 8ms; reply web 100B; count }";
@@ -90,7 +91,7 @@ fn a_client_that_comes_back_connects_anew() {
         let outcome = seen(program, closed(0, 1, None), stay(0, None, turns));
         outcome.clients[0].responses.max()
     };
-    // A round trip of bare frames more for the connection, and the ACK before the request.
+    // One more round trip of bare frames for the connection, and the ACK before the request.
     let handshake = 2 * (90 * 8 + 60 * US) + 90 * 8;
     let (stays, returns) = (first(None), first(Some((10 * MS, 10 * MS))));
     assert!(

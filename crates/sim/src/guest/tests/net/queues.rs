@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What queueing theory says of servers and their clients, whatever the model of the guest is like.
+//! What queueing theory says about servers and their clients, whatever the model of the guest is
+//! like.
 
 use super::*;
 use crate::rng::Rng;
@@ -7,8 +8,8 @@ use crate::rng::Rng;
 /// What the network adds to a request and its reply of 100 bytes each, ns.
 const WIRE: f64 = 123_000.0;
 
-/// A server of `vcpus` vCPUs with a pCPU and a thread each, beside `hogs` VMs that compute, for a
-/// time.
+/// Runs a server of `vcpus` vCPUs with a pCPU and a thread each, together with `hogs` VMs that
+/// compute.
 fn serve(
     vcpus: u32,
     hogs: u32,
@@ -41,7 +42,7 @@ fn is_near(what: &str, seen: f64, expected: f64, tolerance: f64) {
     assert!(off < tolerance, "{what}: {seen}, not {expected}");
 }
 
-/// Mean response of `servers` servers with a queue for all (Erlang's formula), ms.
+/// Mean response of `servers` servers with a common queue (Erlang's formula), ms.
 fn erlang(servers: u32, per_ms: f64, work: f64) -> f64 {
     let offered = per_ms * work;
     let busy = offered / f64::from(servers);
@@ -53,7 +54,7 @@ fn erlang(servers: u32, per_ms: f64, work: f64) -> f64 {
 
 #[test]
 fn work_of_one_length_waits_half_as_long_as_exponential_work() {
-    // M/D/1 (Pollaczek and Khinchine), where work is done in the order in which it comes.
+    // M/D/1 (Pollaczek and Khinchine), if work is done in the order in which it comes.
     for (gap, per_ms) in [("2ms exp", 0.5), ("1250us exp", 0.8)] {
         let outcome = serve(1, 0, 10 * MS, "1ms", open(0, gap), 60 * SEC);
         let expected = 1.0 + per_ms / (2.0 * (1.0 - per_ms));
@@ -76,7 +77,7 @@ fn who_thinks_and_waits_in_a_circle_is_reckoned_by_mean_values() {
     for (users, think, work) in [(1, 10.0, 5.0), (4, 20.0, 5.0), (16, 50.0, 5.0)] {
         let load = closed(0, users, Some(&format!("{think}ms exp")));
         let outcome = serve(1, 0, 10 * MS, &format!("{work}ms exp"), load, 60 * SEC);
-        // Mean value analysis: one more finds what those before him leave.
+        // Mean value analysis: an additional user finds the queue that the others leave.
         let (mut queue, mut expected) = (0.0, 0.0);
         for n in 1..=users {
             expected = work * (1.0 + queue);
@@ -91,8 +92,8 @@ fn who_thinks_and_waits_in_a_circle_is_reckoned_by_mean_values() {
     }
 }
 
-/// Users, throughput and times hang together (Little), there is no more throughput than pCPUs
-/// allow, and what is said of responses is in order; with neighbours and without.
+/// Users, throughput and times are consistent (Little's law), throughput is no higher than pCPUs
+/// allow, and the response figures are in order; with neighbours and without.
 #[test]
 fn no_request_is_lost_or_counted_twice() {
     for seed in 0..24 {

@@ -4,13 +4,13 @@
 use super::*;
 use corun_model::time::{MS, US};
 
-/// Does a task preempt one that has run for 2 ms more, after so many times 10 us between which
-/// it woke others?
+/// Does a task preempt one that has run for 2 ms more, after it ran for 10 us and woke others so
+/// many times?
 fn preempts(preset: &str, wakes: u32) -> bool {
     preempts_as(preset, wakes, [None; 2])
 }
 
-/// The same, if they are of such VMs that have weights.
+/// The same, if the tasks belong to these VMs, which have weights.
 fn preempts_as(preset: &str, wakes: u32, groups: [Option<usize>; 2]) -> bool {
     let (cpu, waker, hog) = (PcpuId(0), TaskId(0), TaskId(1));
     let mut order = CfsOrder::new(CfsParams::preset(preset, 4).unwrap(), 1);
@@ -34,8 +34,8 @@ fn preempts_as(preset: &str, wakes: u32, groups: [Option<usize>; 2]) -> bool {
     order.preempts(cpu, waker)
 }
 
-/// Which task goes next on a pCPU that runs the first of two hogs, which is so far behind the other, if a task yields
-/// to the other.
+/// Which task goes next on a pCPU that runs the first of two hogs, which is behind the other by `lead`, if a task
+/// yields to the other.
 fn next_if_favoured(lead: Nanos) -> Option<TaskId> {
     let (cpu, first, second) = (PcpuId(0), TaskId(0), TaskId(1));
     let mut order = CfsOrder::new(CfsParams::preset("4.x", 4).unwrap(), 1);
@@ -79,7 +79,7 @@ fn a_vm_with_a_weight_preempts_others_at_once_in_2_6_33() {
     assert!(!preempts_as("2.6.33", 0, [None, one]));
 }
 
-/// `clear_buddies()` clears the skip buddy only when that one is picked or leaves.
+/// `clear_buddies()` clears the skip buddy only when that task is picked or leaves.
 #[test]
 fn a_yielding_task_is_passed_over_until_no_other_is_close() {
     let (cpu, spinner, others) = (PcpuId(0), TaskId(0), [TaskId(1), TaskId(2)]);
@@ -113,8 +113,8 @@ fn a_yielding_task_is_passed_over_until_no_other_is_close() {
     assert_eq!(next_after(3 * MS), Some(spinner));
 }
 
-/// One that counts a quarter of what it did is four times as far ahead, in virtual time: on the runqueue, on its way to
-/// another one, and asleep.
+/// A task that counts a quarter of what it did is four times as far ahead in virtual time: on the runqueue, on its way
+/// to another one, and asleep.
 #[test]
 fn what_counts_less_owes_the_same_in_pcpu_time() {
     let (cpu, own, ms) = (PcpuId(0), 1 << 20, MS as i64);

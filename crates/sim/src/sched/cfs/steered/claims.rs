@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a vCPU may claim by the plan that holds.
+//! What a vCPU may claim under the plan in force.
 
 use crate::event_queue::EventId;
 use corun_model::{Claim, Gang, Nanos, PcpuId, Plan, TaskId, VmId, VmPlan};
 
-/// A task's claims. Without a plan they are what CFS gives to any.
+/// A task's claims. Without a plan they are what CFS gives to any task.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub vm: Option<VmId>,
@@ -12,13 +12,13 @@ pub(super) struct Claims {
     base: u64,
     share: u32,
     latency: Option<Nanos>,
-    /// The latency that vCPUs of its VM have which need no other.
+    /// The latency of those vCPUs of its VM that need no special one.
     neutral: Nanos,
-    /// What it may run in a period under the promise of its latency, and what it had run when the
-    /// period began.
+    /// How long it may run in a period under the promise of its latency, and how long it had run
+    /// when the period began.
     allotment: Nanos,
     ran_before: Nanos,
-    /// Where it had better be.
+    /// The pCPU that the plan wants it on.
     pub home: Option<PcpuId>,
     /// It is to go there as soon as its pCPU picks.
     pub leaves: bool,
@@ -27,7 +27,7 @@ pub(super) struct Claims {
     timer: EventId,
 }
 
-/// What a VM of this weight has by its plan, loans included.
+/// What a VM of this weight has under its plan, loans included.
 pub(super) fn of_vm(wanted: &VmPlan, weight: u64) -> u64 {
     match wanted.gang {
         Gang::Asymmetric(allotments) => part(weight, allotments.has),
@@ -58,12 +58,12 @@ impl Claims {
         }
     }
 
-    /// What the plan says of `task`, which has run for so long up to now: a period begins. True if it is
-    /// left alone.
+    /// Takes over what the plan says about `task`, which has run for `ran` so far: a period begins. True if the plan
+    /// leaves its VM alone.
     pub fn hear(&mut self, plan: &Plan, task: TaskId, ran: Nanos) -> bool {
         if let Some(vm) = plan.vms.iter().find(|vm| Some(vm.vm) == self.vm) {
             let Gang::Asymmetric(allotments) = vm.gang else {
-                // Left alone: as any other.
+                // Left alone: treated as any other task.
                 (self.share, self.latency, self.home) = (Claim::NEUTRAL, None, None);
                 self.leaves = false;
                 return true;
@@ -87,19 +87,19 @@ impl Claims {
         part(self.base, self.share)
     }
 
-    /// The latency that it has to itself when it has run for so long in all.
+    /// Its private latency when it has run for `ran` in all.
     pub fn latency_after(&self, ran: Nanos) -> Option<Nanos> {
         let left = ran.saturating_sub(self.ran_before) < self.allotment;
         self.latency.filter(|_| left)
     }
 
-    /// Within what time after it wakes it is to run, of such a latency: one that is no lower than what
-    /// vCPUs have anyway is no promise, as in corun's dispatcher.
+    /// How soon after it wakes it is to run, given this latency: a latency that is no lower than what vCPUs have anyway
+    /// is no promise, as in corun's dispatcher.
     pub fn promise(&self, latency: Option<Nanos>) -> Option<Nanos> {
         latency.filter(|&latency| latency < self.neutral)
     }
 
-    /// Keeps this timer, or none; returns the one before.
+    /// Keeps this timer, or none; returns the previous one.
     pub fn set_timer(&mut self, timer: Option<EventId>) -> EventId {
         std::mem::replace(&mut self.timer, timer.unwrap_or(EventId::NONE))
     }

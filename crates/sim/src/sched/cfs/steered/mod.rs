@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CFS that a policy steers, as Jupiter does: there the dissertation has it, in Linux 4.19 (ch. 4).
+//! CFS that a policy steers, as Jupiter does: the dissertation builds it into CFS, in Linux 4.19
+//! (ch. 4).
 //!
-//! It is balance scheduling on CFS (`cfs-balance`), and without a plan decides exactly as that does:
-//! vCPUs are "laid out on the cores in a way to prevent the vCPU stacking problem" (§4.5). Of a plan
-//! it carries out what Jupiter asks for, the dissertation calling that "straight-forward and
-//! system-dependent" (§4.4.1):
+//! It is balance scheduling on CFS (`cfs-balance`), and without a plan decides exactly as that does: vCPUs are "laid
+//! out on the cores in a way to prevent the vCPU stacking problem" (§4.5). Of a plan it carries out what Jupiter asks
+//! for, which the dissertation calls "straight-forward and system-dependent" (§4.4.1):
 //!
 //!   * *shares* are the weights of vCPUs within their VM's group, as if each had its own nice value
-//!     there: the group's weight is divided by them, and stays what it is;
-//!   * *loans* change the group's weight: what a VM has of it says the plan. Without a weight of its
-//!     own its vCPUs' weights change, which shares say already;
+//!     there: they divide the group's weight, which stays the same;
+//!   * *loans* change the group's weight: the plan says how much of it a VM has. If the VM has no weight of its own,
+//!     its vCPUs' weights change, which their shares already express;
 //!   * *rescheduling latencies*: see below;
-//!   * *homes* are where swapped vCPUs belong. They are moved there when the plan says so
-//!     (`migrate_swap()`), one that runs as soon as its pCPU has taken an interrupt; later they wake up
-//!     there unless a sibling is there or another pCPU has fewer tasks. Load balancing may move
-//!     them on, as it may any. A sibling in the way puts the move off to the next wake-up;
-//!   * a VM that is left alone is any of CFS's again.
+//!   * *homes* are where swapped vCPUs belong. They are moved there when the plan says so (`migrate_swap()`), a running
+//!     one as soon as its pCPU has taken an interrupt; later they wake up there unless a sibling is there or another
+//!     pCPU has fewer tasks. Load balancing may move them on, as it may any task. A sibling in the way puts the move
+//!     off to the next wake-up;
+//!   * a VM that the plan leaves alone is treated by CFS as any other again.
 //!
 //! "Rescheduling latency is the parameter determining when a vCPU can be scheduled after it becomes `ready`"; Linux has
-//! one for all, to be made private (§4.4.1). In CFS that is the wake-up granularity: how far a vCPU that runs may be
-//! ahead of one that wakes before it loses its pCPU. So first, each vCPU has its own there, with CFS's conversion to
-//! virtual time by its weight. Of a VM with 16 vCPUs that are runnable, and one weight, each weighs a sixteenth: 4 ms
-//! count as 64, and a sleeper's credit is 12, so none preempts, and each waits for a tick. At 0.5 ms they count as 8.
-//! Second, the latency is a bound, if it is lower than the one that vCPUs begin with: a vCPU that woke up that long ago
-//! is picked next. The granularity alone cannot keep the latency that DASL says, since it compares what vCPUs have had,
-//! not how long they waited; and that vCPUs "have waited a long time exceeding their rescheduling latencies" counts as
-//! a conflict for RCR. With both, streamcluster beside fft does 5.4 times as much as under `cfs-balance`, with the
-//! granularity alone 4.5 times.
+//! one for all vCPUs, to be made private (§4.4.1). In CFS that is the wake-up granularity: how far a vCPU that runs may
+//! be ahead of one that wakes before it loses its pCPU. So first, each vCPU has its own granularity, with CFS's
+//! conversion to virtual time by its weight. In a VM of 16 runnable vCPUs with one weight, each weighs a sixteenth: a
+//! granularity of 4 ms counts as 64, and a sleeper's credit is 12, so none preempts, and each waits for a tick. One of
+//! 0.5 ms counts as 8. Second, the latency is a bound, if it is lower than the one that vCPUs begin with: a vCPU that
+//! woke up that long ago is picked next. The granularity alone cannot keep the latency that DASL sets, since it
+//! compares what vCPUs have had, not how long they waited; and that vCPUs "have waited a long time exceeding their
+//! rescheduling latencies" counts as a conflict for RCR. With both, streamcluster alongside fft does 5.4 times as much
+//! as under `cfs-balance`, with the granularity alone 4.5 times.
 //!
-//! Both hold while the vCPU has some of its period's slice left; then it has what CFS gives to any,
-//! and waits its turn. Slices begin with the plan, that is with the period. A vCPU that was cut
-//! short, its turn not being over, has its bound, too, but is not called by a timer, only preferred
-//! when its pCPU picks next: or vCPUs that compute would take each other's pCPU every half a
-//! millisecond, three times as many switches for nothing.
+//! Both hold while the vCPU has some of its period's slice left; afterwards it gets what CFS gives
+//! to any vCPU, and waits its turn. Slices begin with the plan, that is, with the period. A vCPU
+//! that lost its pCPU before its turn was over has its bound, too, but no timer enforces it; the
+//! vCPU is only preferred when its pCPU picks next. Otherwise vCPUs that compute would take each
+//! other's pCPU every half a millisecond: three times as many switches for nothing.
 //!
 //! What the policy sees (`Turns`): a vCPU is *depleted* when a tick ends its turn
 //! (`check_preempt_tick()`), *preempted* when it loses its pCPU otherwise, to one that woke or was
-//! due, *late* when it starts after its latency. A vCPU that yields is neither. Wakers are the
-//! siblings that ran on the pCPU that the wake-up came from.
+//! due, *late* when it starts later than its latency allows. A vCPU that yields is neither. Wakers
+//! are the siblings that ran on the pCPU that the wake-up came from.
 
 mod claims;
 mod record;
@@ -54,7 +54,7 @@ use claims::Claims;
 use corun_model::{Doing, Nanos, PcpuId, Plan, TaskId, Turns};
 use record::Record;
 
-/// A host whose CFS keeps siblings apart and does what a policy wants of weights, latencies and homes.
+/// A host whose CFS keeps siblings apart and carries out a policy's weights, latencies and homes.
 pub struct SteeredCfs {
     fair: Fair<CfsOrder>,
     claims: Vec<Claims>,
@@ -63,7 +63,8 @@ pub struct SteeredCfs {
     weights: Vec<Option<u64>>,
 }
 
-/// Tells the timer of a vCPU's promise from those of CFS itself: the task is in the lower half.
+/// Distinguishes the timer of a vCPU's promise from those of CFS itself: the task is in the lower
+/// half.
 const PROMISE: u64 = 1 << 32;
 
 impl SteeredCfs {
@@ -86,14 +87,13 @@ impl SteeredCfs {
         self.fair.order().total(task) + self.fair.uncharged(task, now)
     }
 
-    /// The latency that is private to `task`, while it has some of its slice left.
+    /// The private latency of `task`, while it has some of its slice left.
     fn latency(&mut self, task: TaskId, now: Nanos) -> Option<Nanos> {
         let ran = self.ran(task, now);
         self.claims[task.index()].latency_after(ran)
     }
 
-    /// `task` begins to be ready, and has this latency to itself. If it was `woken` its pCPU looks when
-    /// that is over.
+    /// `task` begins to be ready, with this private latency. If it was `woken`, its pCPU picks anew when that is over.
     fn becomes_ready(
         &mut self,
         host: &mut Host,
@@ -117,7 +117,7 @@ impl SteeredCfs {
         claims.due.take()
     }
 
-    /// Of the tasks that wait on `cpu` and whose time has come, the one whose came first.
+    /// Of the tasks that wait on `cpu` and are due, the one that was due first.
     fn most_overdue(&self, cpu: PcpuId, now: Nanos) -> Option<TaskId> {
         let overdue = |task: TaskId| {
             let due = self.claims[task.index()].due.filter(|due| *due <= now)?;
@@ -148,7 +148,7 @@ impl SteeredCfs {
         }
     }
 
-    /// Before `cpu` picks: its current task may be on the way home, somebody's time may have come.
+    /// Before `cpu` picks: its current task may have to go home, and a waiting task may be due.
     fn prepare(&mut self, host: &mut Host, cpu: PcpuId) {
         let now = host.now();
         if let Some(task) = self.fair.current(cpu) {
@@ -165,7 +165,7 @@ impl SteeredCfs {
         }
     }
 
-    /// `old` lost `cpu` to `next`, or either is nobody.
+    /// `old` lost `cpu` to `next`; either may be `None`.
     fn switched(&mut self, host: &mut Host, old: Option<TaskId>, over: bool, next: Option<TaskId>) {
         let now = host.now();
         if let Some(task) = old {
@@ -182,7 +182,8 @@ impl SteeredCfs {
         }
     }
 
-    /// Weights as the plan says. Whose do not change are not looked at: no decision is another one.
+    /// Sets weights as the plan says. Tasks whose weight does not change are left alone, so that no
+    /// decision about them changes.
     fn weigh(&mut self, plan: &Plan, now: Nanos) {
         let mut changed = Vec::new();
         for wanted in &plan.vms {
@@ -195,7 +196,7 @@ impl SteeredCfs {
                 changed.push(wanted.vm);
             }
         }
-        // A vCPU that shares a weight learns of all the others' before its part is worked out.
+        // All changes of vCPUs that share a weight are made before the part of each is worked out.
         let tasks = || (0..self.claims.len()).map(TaskId::from);
         for task in tasks() {
             let claims = &self.claims[task.index()];

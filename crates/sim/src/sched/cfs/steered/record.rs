@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How a vCPU's turns went: what a policy is told of them.
+//! How a vCPU's turns went: what a policy is told about them.
 
 use corun_model::{Nanos, TaskId, Turns};
 
@@ -17,7 +17,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// It was woken, by this sibling if by any.
+    /// It was woken, by this sibling or (`None`) by something else.
     pub fn woken(&mut self, by: Option<TaskId>, now: Nanos) {
         self.wakeups += 1;
         let Some(by) = by else { return };
@@ -36,13 +36,13 @@ impl Record {
         cut_short
     }
 
-    /// It begins to run, which was `due` by then if it had a promise.
+    /// It begins to run; if it had a promise it was `due` to run by then.
     pub fn began(&mut self, due: Option<Nanos>, now: Nanos) {
         self.yields = false;
         self.late += u64::from(due.is_some_and(|due| now > due));
     }
 
-    /// What is told of it; wakers since `since`.
+    /// What the policy is told; wakers since `since`.
     pub fn turns(&self, since: Nanos) -> Turns {
         let lately = self.wakers.iter().filter(|(_, at)| *at >= since);
         Turns {

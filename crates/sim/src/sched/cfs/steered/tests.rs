@@ -85,7 +85,7 @@ fn simulate(
     (outcome, runs)
 }
 
-/// What comes of `load` under these plans.
+/// The outcome of `load` under these plans.
 fn under(
     topology: &str,
     load: Jobs,
@@ -107,8 +107,8 @@ fn two_by_two() -> Jobs {
     Jobs::new(hogs.collect(), 1).with_vm_weights(&[100, 100])
 }
 
-/// On their pCPUs the other VM's hogs weigh a half each, the first VM's one and a half and a half of a
-/// half: 3:2 and 1:2, whatever the VM's shares add up to.
+/// On their pCPUs the other VM's hogs weigh a half each; the first VM's weigh one and a half times and half of a half:
+/// 3:2 and 1:2, whatever the VM's shares add up to.
 #[test]
 fn shares_divide_a_groups_weight() {
     for whole in [Claim::NEUTRAL, 3 * Claim::NEUTRAL] {
@@ -127,7 +127,8 @@ fn shares_divide_a_groups_weight() {
     }
 }
 
-/// What a VM has of its weight counts against others, and comes back when it has it all again.
+/// The part that a VM has of its weight counts against others, and the VM regains its share when it
+/// has all of its weight again.
 #[test]
 fn a_loan_gives_the_borrower_time_and_comes_back() {
     let half = Claim::NEUTRAL / 2;
@@ -152,8 +153,8 @@ fn a_loan_gives_the_borrower_time_and_comes_back() {
     assert_eq!(of(&after).iter().sum::<Nanos>(), 20_000);
 }
 
-/// A vCPU that computes 1 ms and sleeps for 9, its VM's weight among 16, beside a hog: how long it
-/// waits when it wakes, at most, and in all of a second.
+/// A vCPU that computes for 1 ms and sleeps for 9, with a 16th of its VM's weight, shares a pCPU
+/// with a hog: how long it waits at most when it wakes, and in all of a second.
 fn waits(latency: Nanos, allotment: Nanos) -> (Nanos, Nanos) {
     let wakes = Does::Cycles {
         work: MS,
@@ -176,20 +177,20 @@ fn waits(latency: Nanos, allotment: Nanos) -> (Nanos, Nanos) {
 fn a_vcpu_with_a_short_latency_preempts_until_its_slice_is_used_up() {
     let (default, _) = waits(0, PERIOD);
     assert!(default > 2 * MS, "{default}");
-    // A vCPU that is new begins a slice behind, so that the first time it is the bound.
+    // A new vCPU begins a slice behind, so that the first time the bound applies.
     let (short, sum) = waits(MS / 2, PERIOD);
     assert!(short <= 501 * US && sum <= MS, "{short}, {sum}");
-    // Too little to preempt at once: then it is the bound that holds.
+    // Too little to preempt at once: then the bound applies.
     let (bounded, _) = waits(2 * MS, PERIOD);
     assert!((MS..=2 * MS + 10 * US).contains(&bounded), "{bounded}");
-    // Two of the nine times in a period, as for the first ones, then as by default.
+    // The first two of the nine times in a period are as above, the others as by default.
     let (used_up, sum) = waits(MS / 2, 2 * MS);
     assert!(used_up > 2 * MS, "{used_up}");
     assert!(sum < waits(0, PERIOD).1, "{sum}");
     assert_eq!(waits(MS / 2, 0), waits(0, PERIOD));
 }
 
-/// Two vCPUs of different VMs are swapped, beside a sibling of the first one.
+/// Two vCPUs of different VMs are swapped; a sibling of the first one is there, too.
 #[test]
 fn swaps_move_both_and_keep_siblings_apart() {
     let jobs = vec![
@@ -226,7 +227,7 @@ fn swaps_move_both_and_keep_siblings_apart() {
     assert_eq!(of(&after, 0, PERIOD), [at[1]]);
     assert_eq!(of(&after, 1, PERIOD), [at[0]]);
     assert_eq!(outcome.stacking[2..].iter().sum::<f64>(), 0.0);
-    // Where a sibling is it does not go.
+    // It does not go where a sibling is.
     let sibling = of(&before, 2, 0)[0];
     let plan = move |_| Plan {
         vms: vec![asymmetric(0, Claim::NEUTRAL)],
@@ -289,8 +290,8 @@ fn without_its_parts_jupiter_is_balance_scheduling() {
     assert!(jupiter(all, busy(1), 2 * SEC).1 != balance(busy(1), 2 * SEC));
 }
 
-/// A VM that is left alone weighs what it did, has no promises and no home: of claims that were void
-/// before anybody ran nothing is left.
+/// A VM that is left alone weighs what it did, has no promises and no home: nothing is left of claims that were void
+/// before any vCPU ran.
 #[test]
 fn a_vm_left_alone_is_scheduled_as_by_balance_scheduling() {
     let plan = |now| match now {
@@ -395,7 +396,7 @@ fn the_weights_of_a_vm_add_up_to_its_own() {
     }
 }
 
-/// A sibling's wake-up is told for as long as it counts as one of late.
+/// A sibling's wake-up is reported for as long as it counts as recent.
 #[test]
 fn wakers_are_siblings() {
     let jobs = (0..2).map(|n| Job::hog().vcpu(0, n)).collect();
@@ -434,7 +435,7 @@ proptest! {
     }
 }
 
-/// That the policy's own settings make the same policy as by name.
+/// The policy's own settings make the same policy as its name.
 #[test]
 fn by_name_it_is_the_same() {
     let host = host("1n2l2c1t", 250);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Co-scheduling on demand (Kim et al., ASPLOS 2013): vCPUs that siblings wake start at once, and have no more
-//! than their share for it.
+//! Co-scheduling on demand (Kim et al., ASPLOS 2013): vCPUs that siblings wake start at once, but do not get more than
+//! their share because of that.
 
 use super::{Placed, asking, from, placed, starts};
 use crate::sched::dispatcher::Dispatcher;
@@ -9,7 +9,7 @@ use corun_model::time::{MS, SEC, US};
 use corun_model::{Boost, DispatcherParams, Gang, Placement};
 
 /// Two vCPUs that hand work to each other all the time, on pCPUs with two VMs each that compute:
-/// they use more than their share, and are let to for as long as their lead allows.
+/// they use more than their share, and may do so for as long as their lead allows.
 #[test]
 fn demand_lets_the_woken_start_at_once() {
     let others = (0..4).map(|n| from(0, 1 + n, 0).on(["0", "1"][n as usize % 2]));
@@ -26,7 +26,7 @@ fn demand_lets_the_woken_start_at_once() {
 }
 
 /// The kernel does not call select_cpu for a task that may run on one pCPU only: the waker is known
-/// all the same.
+/// nevertheless.
 #[test]
 fn demand_lets_the_woken_that_are_bound_start_at_once() {
     let others = (0..2).map(|n| from(0, 1 + n, 0).on("0"));
@@ -67,8 +67,8 @@ fn demand_charges_nobody_for_pcpus_that_nobody_wants() {
     assert!(urgent >= without, "{urgent} times, {without} without");
 }
 
-/// Load-conscious placement puts siblings on one pCPU. If they are urgent, they take turns by the time that
-/// they have as such, and not by taking the pCPU from each other before either has made progress.
+/// Load-conscious placement puts siblings on one pCPU. If they are urgent, they take turns of their urgent time, and do
+/// not take the pCPU from each other before either has made progress.
 #[test]
 fn demand_lets_stacked_siblings_run() {
     let asks = |n: u32| Does::Asks {

@@ -7,7 +7,7 @@ use corun_model::time::{MS, SEC};
 use corun_model::{Gang, PcpuId, Skew, TaskId};
 use proptest::prelude::*;
 
-/// One vCPU has a pCPU to itself, its sibling shares one with another VM.
+/// One vCPU has a pCPU to itself; its sibling shares one with another VM.
 fn lopsided() -> Vec<Job> {
     vec![
         from(0, 0, 0).on("0"),
@@ -35,9 +35,9 @@ fn relaxed_stops_the_one_ahead() {
     assert!(run_shares(&outcome)[0] > 0.99);
 }
 
-/// Three vCPUs beside one hog each and one alone, with slices much longer than what stops a leader,
-/// as ESX has them: a vCPU that was stopped starts with the slowest, instead of waiting for a turn
-/// of its own while the slowest, then the leader, is stopped.
+/// Three vCPUs that share their pCPUs with one hog each and one vCPU alone, with slices much longer
+/// than the lead that stops a leader, as in ESX: a vCPU that was stopped starts with the slowest,
+/// instead of waiting for a turn of its own while the slowest, by then the leader, is stopped.
 #[test]
 fn relaxed_starts_together_after_a_stop() {
     let late = |n: u32| MS + 7 * MS * u64::from(n);
@@ -77,8 +77,8 @@ fn relaxed_all_stops_all() {
 }
 
 /// Four vCPUs and a hog on four pCPUs: the slowest, which waits behind the hog, goes to a pCPU that idles because a
-/// sibling is stopped there. Relaxed co-scheduling came about since strict co-scheduling leaves pCPUs idle (Sukwong &
-/// Kim, §6). Where all are stopped, one of them starts alone at times.
+/// sibling is stopped there. Relaxed co-scheduling was introduced because strict co-scheduling leaves pCPUs idle
+/// (Sukwong & Kim, §6). Where all are stopped, one of them sometimes starts alone.
 #[test]
 fn relaxed_leaves_no_pcpu_to_a_stopped_vcpu() {
     let relaxed = Gang::Relaxed(Skew::default());
@@ -100,7 +100,7 @@ fn relaxed_leaves_no_pcpu_to_a_stopped_vcpu() {
     }
 }
 
-/// The one ahead stops, and its pCPU would idle: it takes the sibling that lags, not the single vCPUs before it.
+/// The vCPU ahead stops, and its pCPU would idle: that takes the sibling that lags, not the single vCPUs before it.
 #[test]
 fn relaxed_helps_the_slowest_first() {
     let jobs = vec![
@@ -116,8 +116,8 @@ fn relaxed_helps_the_slowest_first() {
     assert_eq!((first.2, second.2), (TaskId(0), TaskId(4)), "{runs:?}");
 }
 
-/// ESX has worlds run that have had less than their entitlement, however its slices and its skew are: all of these
-/// vCPUs are owed as much.
+/// ESX runs worlds that have had less than their entitlement, whatever its slices and its skew: all of these vCPUs are
+/// owed the same.
 #[test]
 fn relaxed_leaves_others_their_share() {
     let gang = Gang::Relaxed(Skew::default());
@@ -152,7 +152,7 @@ fn beside_a_heavy_vcpu(gang: Gang, weight: u32) -> (Vec<f64>, f64) {
     (run_shares(&outcome), outcome.idle_share)
 }
 
-/// What vCPUs of other gangs owe a heavy one is not forgotten when they come to its pCPU.
+/// What vCPUs of other gangs owe a heavy vCPU is not forgotten when they come to its pCPU.
 #[test]
 fn relaxed_leaves_a_heavy_vcpu_its_share() {
     for weight in [400, 1000] {
@@ -165,7 +165,7 @@ fn relaxed_leaves_a_heavy_vcpu_its_share() {
     }
 }
 
-/// vCPUs of another stopped gang do not keep a pCPU that would idle from one that could go on there: else two
+/// vCPUs of another stopped gang do not keep a pCPU that would idle from a vCPU that could go on there: otherwise two
 /// gangs would wait for each other.
 #[test]
 fn relaxed_all_gangs_do_not_block_each_other() {
@@ -173,7 +173,7 @@ fn relaxed_all_gangs_do_not_block_each_other() {
     assert!(idle < 0.2, "idle {idle}: {shares:?}");
 }
 
-/// A vCPU that is stopped by itself, and then with its gang, is stopped once.
+/// A vCPU that is stopped by itself, and then with its gang, counts as stopped once.
 #[test]
 fn relaxed_all_counts_each_stop_once() {
     let params = host("1n1l4c1t", 1000);
@@ -193,7 +193,7 @@ fn relaxed_all_counts_each_stop_once() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(25))]
 
-    /// Relaxed: no vCPU gets further ahead than what stops it and one look later.
+    /// Relaxed: no vCPU gets further ahead than the lead that stops it plus one look.
     #[test]
     fn relaxed_bounds_the_skew(
         sizes in prop::collection::vec(1u32..5, 1..6),
@@ -201,7 +201,7 @@ proptest! {
         stop in 2u64..10,
     ) {
         let skew = Skew { stop: stop * MS, resume: stop * MS / 2, sample: MS };
-        // Not at 0, which the dispatcher takes for "never".
+        // Not at 0, which means "never" to the dispatcher.
         let jobs = hogs(&sizes, MS);
         for gang in [Gang::Relaxed(skew), Gang::RelaxedAll(skew)] {
             let (outcome, _) = starts(pcpus, jobs.clone(), gang, 2 * SEC);

@@ -11,8 +11,8 @@ use corun_model::time::{MS, SEC, US};
 use corun_model::{Boost, Gang, Placement, Skew, Slots};
 use proptest::prelude::*;
 
-/// Turns so long and so many that each of them waits for longer than a second: they do not starve, and whoever wakes
-/// and is owed more than they does not wait behind them.
+/// Turns so long and so many that each vCPU waits for longer than a second: none starves, and a vCPU that wakes and is
+/// owed more than they are does not wait behind them.
 #[test]
 fn turns_that_take_long_to_come_round_keep_nobody_from_waking() {
     let wakes = Does::Cycles {
@@ -29,7 +29,7 @@ fn turns_that_take_long_to_come_round_keep_nobody_from_waking() {
     assert!(most < 100 * MS, "{most} ns");
 }
 
-/// What the vCPUs of `vms` VMs of `vcpus` hogs each get of a pCPU, and what idles of the host.
+/// What each vCPU of `vms` VMs of `vcpus` hogs gets of a pCPU, and how much of the host idles.
 fn shares_of_hogs(gang: Gang, pcpus: u32, vms: u32, vcpus: u32) -> (Vec<f64>, f64) {
     let hogs = (0..vms * vcpus).map(|n| Pattern::hog(Some((n / vcpus, n % vcpus))));
     let load = Patterns::new(hogs.collect(), &vec![None; vms as usize], 1);
@@ -53,7 +53,7 @@ fn gangs_that_fill_the_host_share_it() {
     }
 }
 
-/// Three VMs of five vCPUs on eight pCPUs: two do not fit beside each other.
+/// Three VMs of five vCPUs on eight pCPUs: two do not fit into one slot.
 #[test]
 fn gangs_that_do_not_fit_beside_each_other() {
     for gang in gangs() {
@@ -80,7 +80,7 @@ fn gangs_that_do_not_fit_beside_each_other() {
 }
 
 /// Two gangs that call their siblings whenever one of them starts, and one vCPU each on three of four pCPUs:
-/// each of the eleven is owed 0.36 of a pCPU.
+/// each of the eleven vCPUs is owed 0.36 of a pCPU.
 #[test]
 fn a_gang_that_calls_siblings_leaves_others_their_share() {
     for gang in [Gang::Dynamic, Gang::RelaxedAll(Skew::default())] {
@@ -103,13 +103,13 @@ fn sleeper(vm: u32) -> Job {
     Job::new(does).vcpu(vm, 0)
 }
 
-/// Two gangs of two on two pCPUs call each other's places all the time; one vCPU that sleeps and wakes there
+/// Two gangs of two on two pCPUs call siblings to each other's pCPUs all the time; a vCPU that sleeps and wakes there
 /// is served within a few turns.
 #[test]
 fn a_gang_that_calls_siblings_leaves_sleepers_their_moment() {
     for gang in gangs() {
         if matches!(gang, Gang::Strict(_)) {
-            continue; // one has a slot of its own, and waits for it
+            continue; // such a vCPU has a slot of its own, and waits for it
         }
         let jobs = hogs(&[2, 2], MS).into_iter().chain([sleeper(2)]).collect();
         let (outcome, _) = starts(2, jobs, gang, 4 * SEC);
@@ -118,8 +118,8 @@ fn a_gang_that_calls_siblings_leaves_sleepers_their_moment() {
     }
 }
 
-/// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back by a call
-/// each time that one of them waits.
+/// Two pairs of vCPUs that wake each other, sharing pCPUs with a VM that computes: that VM does not take its pCPUs back
+/// by a call each time one of them waits.
 #[test]
 fn a_gang_that_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     let share = |gang| {
@@ -137,8 +137,8 @@ fn a_gang_that_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     assert!(called > 0.7 * without, "{called}, {without} without calls");
 }
 
-/// Two gangs of four and a VM of one vCPU on four pCPUs: calls keep that one waiting for some slices, which it has back
-/// though it is moved meanwhile.
+/// Two gangs of four and a VM of one vCPU on four pCPUs: calls keep that vCPU waiting for some slices, which it gets
+/// back although it is moved meanwhile.
 #[test]
 fn a_gang_that_calls_siblings_leaves_a_small_vm_its_share() {
     let (outcome, _) = starts(4, hogs(&[4, 4, 1], MS), Gang::Dynamic, 20 * SEC);
@@ -146,8 +146,8 @@ fn a_gang_that_calls_siblings_leaves_a_small_vm_its_share() {
     assert!(share > 0.29 && longest < 60 * MS, "{share}, {longest} ns");
 }
 
-/// Seven vCPUs that compute and one that sleeps for most of the time, on four pCPUs: the one that shares its pCPU with
-/// the sleeper alone takes turns with the others at that.
+/// Seven vCPUs that compute and one that sleeps for most of the time, on four pCPUs: the vCPUs take turns at sharing a
+/// pCPU with only the sleeper.
 #[test]
 fn a_vcpu_beside_a_sleeper_has_its_share_and_no_more() {
     let jobs = || {
@@ -189,7 +189,7 @@ fn the_crowd_of_other_pcpus_keeps_nobody_from_taking_turns() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Every task runs and none is ready for long. Idle pCPUs are not looked at: some modes are about those.
+    /// Every task runs and none is ready for long. Idle pCPUs are not checked: some modes leave pCPUs idle on purpose.
     #[test]
     fn gangs_starve_nobody(
         pcpus in 1u32..9,

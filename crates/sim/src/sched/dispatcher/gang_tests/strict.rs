@@ -9,7 +9,7 @@ use corun_model::{Gang, Nanos, PcpuId, Slots, TaskId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A VM whose vCPUs wait for most of the time owns pCPUs for those that will wake in its slot, too.
+/// A VM whose vCPUs wait for most of the time also owns pCPUs for those that will wake in its slot.
 #[test]
 fn strict_keeps_pcpus_for_vcpus_that_wake_in_the_slot() {
     let jobs = (0..2).map(|n| asking(100 * US, n)).collect();
@@ -18,7 +18,8 @@ fn strict_keeps_pcpus_for_vcpus_that_wake_in_the_slot() {
     assert!(shares.iter().all(|share| *share > 0.45), "{shares:?}");
 }
 
-/// Two VMs of four vCPUs on four pCPUs, of which two each have nothing to do: both fit in a slot.
+/// Two VMs of four vCPUs on four pCPUs. Two vCPUs of each have nothing to do, so both VMs fit into
+/// one slot.
 #[test]
 fn strict_gives_gangs_that_fit_the_same_slot() {
     let once = |vm, n| Job::new(Does::Once { work: MS }).vcpu(vm, n);
@@ -32,14 +33,14 @@ fn strict_gives_gangs_that_fit_the_same_slot() {
 }
 
 /// A vCPU of VM 0 wakes in the last moment of its slot, on a pCPU that takes longer than that to get going
-/// and belongs to VM 1 by then: both vCPUs of VM 1 have their slot all the same, however long that one slept.
+/// and belongs to VM 1 by then: both vCPUs of VM 1 still have their slot, however long that vCPU slept.
 #[test]
 fn strict_gives_the_next_slot_to_its_owner_where_a_pcpu_is_just_waking() {
     let wakes = 33 * US;
     let mut params = host("1n1l2c1t", 1000);
     params.costs.idle_wake = wakes;
     for slept in [0, 2 * SEC] {
-        // The first slot begins when the first pCPU has got going.
+        // The first slot begins when the first pCPU has woken up.
         let ends = wakes + slept + 10 * MS;
         let jobs = vec![
             from(0, 0, 0),
@@ -60,9 +61,9 @@ fn strict_gives_the_next_slot_to_its_owner_where_a_pcpu_is_just_waking() {
     }
 }
 
-/// VM 0 has one vCPU that computes and one that wakes in its slot: that gets a pCPU if there is one that
-/// nobody has. Else the two need a slot with two pCPUs: that at 10 ms is VM 1's first, which takes two of
-/// the three, so it is that at 20 ms.
+/// VM 0 has one vCPU that computes and one that wakes in its slot. The latter gets a pCPU if one is free. Otherwise the
+/// two need a slot with two pCPUs: the one at 10 ms is first VM 1's, which takes two of the three, so it is the one at
+/// 20 ms.
 #[test]
 fn strict_gives_a_vcpu_that_wakes_in_the_slot_what_is_available() {
     let jobs = |others| {
@@ -76,8 +77,8 @@ fn strict_gives_a_vcpu_that_wakes_in_the_slot_what_is_available() {
     assert_eq!(of_task(&runs, 1)[0], 20 * MS);
 }
 
-/// Slots are numbered in 32 bits, of which 10 ms each use up half in 248 days: a VM that comes then, or has slept for
-/// that long, has slots like any other.
+/// Slots are numbered in 32 bits; at 10 ms each, half of these are used up in 248 days. A VM that comes then, or has
+/// slept for that long, has slots like any other.
 #[test]
 fn strict_has_slots_for_vms_that_come_after_months() {
     for number in [0, 0x7fff_ffff, 0x8000_0001, u32::MAX - 5] {
@@ -104,8 +105,8 @@ fn hogs_on(vms: &[(u32, &str)]) -> Vec<Job> {
 }
 
 /// A VM that may not run on a pCPU gets no slot there: each part of the host is shared by the VMs
-/// that may use it, and none of it idles. VMs of two parts do not get fewer turns for being many;
-/// more vCPUs than pCPUs are served in part.
+/// that may use it, and none of it idles. VMs that span two parts do not get fewer turns if there
+/// are many of them; more vCPUs than pCPUs are served in part.
 #[test]
 fn strict_gives_vms_no_pcpus_that_they_may_not_use() {
     type Case<'a> = (u32, &'a [(u32, &'a str)], &'a [f64]);
@@ -163,8 +164,8 @@ fn shared_cores(runs: &[(Nanos, PcpuId, TaskId)]) -> usize {
     at.len() - cores.len()
 }
 
-/// VMs that need no more than half of the hardware threads have cores of their own, also those of their vCPUs
-/// that wake in the slot.
+/// VMs that need no more than half of the hardware threads have cores of their own, and so do those of their vCPUs that
+/// wake in the slot.
 #[test]
 fn strict_gives_cores_before_hardware_threads() {
     let late = |vms: &[u32]| {
@@ -196,8 +197,8 @@ fn strict_gives_cores_before_hardware_threads() {
     }
 }
 
-/// Two VMs ask for slots of a quarter of an hour, and the one that has the slot goes to sleep for good: the other one
-/// is run now and then all the same, though its pCPUs idle and nothing happens there.
+/// Two VMs ask for slots of a quarter of an hour, and the one that has the slot goes to sleep for good: the other VM
+/// still runs now and then, although its pCPUs idle and nothing happens there.
 #[test]
 fn slots_without_end_starve_nobody() {
     let gang = Gang::Strict(Slots {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! EEVDF's rules, each named for the kernel's function (kernel/sched/fair.c): where a task is placed, how long the
-//! current one is protected, which is next, what becomes of ghosts.
+//! current one is protected, which task is next, what becomes of ghosts.
 
 use super::EevdfOrder;
 use crate::sched::eevdf::queue::{Entity, Sums};
@@ -17,7 +17,7 @@ pub(super) fn shorten(entity: &mut Entity, slice: Nanos) {
 }
 
 impl EevdfOrder {
-    /// `entity_lag()`: within the limits, what `task`, a member or ghost, is behind the average of `cpu`.
+    /// `entity_lag()`: how far `task`, a member or ghost, is behind the average of `cpu`, within the limits.
     pub(super) fn lag(&self, cpu: PcpuId, task: TaskId) -> i64 {
         let (entity, queue) = (self.entity(task), &self.queues[cpu.index()]);
         let most = match self.params.longest_bounds_lag {
@@ -101,7 +101,8 @@ impl EevdfOrder {
         }
     }
 
-    /// `pick_next_entity()`: the task that is next; ghosts that would be are taken off.
+    /// `pick_next_entity()`: the task that is next; ghosts that would be picked before it are taken
+    /// off.
     pub(super) fn next_of(&mut self, cpu: PcpuId, protect: bool) -> Option<TaskId> {
         if protect && let Some(next) = self.favourite(cpu) {
             return Some(next);
@@ -142,7 +143,7 @@ impl EevdfOrder {
         queue.nr += 1;
         let (lag, own) = (self.lag_of_ghost(cpu, task), self.entity(task).vruntime);
         let present = self.queues[cpu.index()].sums.average() - own;
-        // Placed anew if its lag is another one now; until 7.0 only if it was positive.
+        // Placed anew if its lag has changed; until 7.0 only if it was positive.
         let placed = match self.params.settles_ghosts {
             true => lag != present,
             false => present > 0,
@@ -155,7 +156,7 @@ impl EevdfOrder {
         }
     }
 
-    /// `yield_task_fair()` of the current `task`, beside which nobody is but those on its own `cfs_rq`.
+    /// `yield_task_fair()` of the current `task`, if all others on the pCPU are on its own `cfs_rq`.
     pub(super) fn yield_to_all(&mut self, cpu: PcpuId, task: TaskId) {
         let eligible = self.eligible(cpu, task);
         if self.params.forfeits_on_yield && !eligible {
@@ -171,9 +172,9 @@ impl EevdfOrder {
         entity.protected = entity.vruntime;
     }
 
-    /// The same on a group's `cfs_rq`, where `siblings` are besides, while others are on the pCPU. What `task` forfeits
-    /// is theirs, so that the group as a whole has had no more than before; and of them the one that is next there goes
-    /// on with the group's slice, as `pick_next_entity()` does on the way down.
+    /// The same on a group's `cfs_rq` together with `siblings`, while tasks from outside the group are on the pCPU.
+    /// What `task` forfeits falls to the siblings, so that the group as a whole has had no more than before; and the
+    /// one of them that is next there goes on with the group's slice, as `pick_next_entity()` does on the way down.
     pub(super) fn yield_within(&mut self, cpu: PcpuId, task: TaskId, siblings: &[TaskId]) {
         let mut group = Sums::default();
         for member in siblings.iter().chain([&task]) {
@@ -211,7 +212,7 @@ impl EevdfOrder {
         }
     }
 
-    /// `task`, a member or ghost, has had so much more in virtual time, and is due as much later.
+    /// `task`, a member or ghost, has had `by` more in virtual time, and is due as much later.
     fn shift(&mut self, cpu: PcpuId, task: TaskId, by: i64) {
         let is_current = self.queues[cpu.index()].current == Some(task);
         if !is_current {

@@ -43,8 +43,8 @@ fn a_ghost_counts_for_the_slice_timer() {
     assert_eq!(order.ghosts_on(CPU), 0, "its debt has worn off");
 }
 
-/// Two tasks fall asleep, the second one 1 ms ahead of the first one's ghost. That is let go before it, and then
-/// it is alone and owes nothing (`dequeue_entity()`, `pick_next_entity()`).
+/// Two tasks fall asleep, the second one 1 ms ahead of the first one's ghost. The ghost is let go before it, and then
+/// the second one is alone and owes nothing (`dequeue_entity()`, `pick_next_entity()`).
 #[test]
 fn a_sleeper_beside_ghosts_only_is_let_go_after_them() {
     let [cpu, other] = [PcpuId(0), PcpuId(1)];
@@ -65,7 +65,7 @@ fn a_sleeper_beside_ghosts_only_is_let_go_after_them() {
 }
 
 /// A ghost that is due, a hog and a woken task. (vruntime; deadline) in ms: the ghost has (1; 3), the hog
-/// (1.5; 3), the woken one (1.25; 4.25), which is the average: the ghost would be picked, but is gone then
+/// (1.5; 3), the woken one (1.25; 4.25), whose vruntime is the average: the ghost would be picked, but is gone by then
 /// (ac8e69e69363).
 #[test]
 fn a_ghost_does_not_keep_others_from_preempting_in_7_x() {
@@ -87,9 +87,9 @@ fn a_ghost_does_not_keep_others_from_preempting_in_7_x() {
     }
 }
 
-/// One with a slice of 0.1 ms waits for 20 ms while one with 3 ms runs, so that it is 10 ms behind the
-/// average. The bound is the longest slice and a tick, 7 ms, in 7.x (6e3c0a4e1ad1); two of its own
-/// slices but at least a tick in 6.12. With the other alone on the runqueue it is placed twice as far behind.
+/// A task with a slice of 0.1 ms waits for 20 ms while one with 3 ms runs, so that it is 10 ms behind the average. The
+/// bound is the longest slice and a tick, 7 ms, in 7.x (6e3c0a4e1ad1); two of its own slices, but at least a tick, in
+/// 6.12. With the other alone on the runqueue it is placed twice as far behind.
 #[test]
 fn the_longest_slice_bounds_the_lag_in_7_x() {
     const CPU: PcpuId = PcpuId(0);
@@ -107,9 +107,9 @@ fn the_longest_slice_bounds_the_lag_in_7_x() {
     }
 }
 
-/// Of three at 0 one runs for 3 ms, another, 1 ms behind the average, goes to sleep, then the first one
-/// does: it is 1.5 ms ahead and becomes a ghost. The other's return makes that 2 ms; in 7.x it counts as
-/// 1.5 ms (`update_entity_lag()`), which is 2.25 beyond the average of the others, 0.
+/// Of three tasks at 0 one runs for 3 ms; another, 1 ms behind the average, goes to sleep, then the first one does: it
+/// is 1.5 ms ahead and becomes a ghost. The other's return makes that 2 ms; in 7.x it counts as 1.5 ms
+/// (`update_entity_lag()`), which is 2.25 beyond the average of the others, 0.
 #[test]
 fn the_debt_of_a_ghost_does_not_grow_in_7_x() {
     const CPU: PcpuId = PcpuId(0);
@@ -171,12 +171,12 @@ fn all_after(
     (states.collect(), order.pick(CPU))
 }
 
-/// The first one's of two.
+/// Those of the first of two tasks.
 fn yields_after(name: &str, before: Nanos, siblings: Option<&[TaskId]>) -> (i64, i64) {
     all_after(name, 2, before, siblings).0[0]
 }
 
-/// At the beginning of its slice it is eligible, later not.
+/// A task is eligible at the beginning of its slice, later not.
 #[test]
 fn a_yielding_task_forfeits_its_slice_if_it_is_eligible() {
     let (us, ms) = (US as i64, MS as i64);
@@ -193,7 +193,7 @@ fn a_yielding_task_forfeits_its_slice_if_it_is_eligible() {
     }
 }
 
-/// Siblings in a plain cgroup share a `cfs_rq`: where they are by themselves it is as if there were no group.
+/// Siblings in a plain cgroup share a `cfs_rq`: if they are alone on the pCPU it is as if there were no group.
 #[test]
 fn a_yield_among_siblings_is_one_among_tasks() {
     for name in ["6.6", "6.12", "7.x"] {
@@ -204,8 +204,8 @@ fn a_yield_among_siblings_is_one_among_tasks() {
     }
 }
 
-/// Beside an outsider, a sibling goes on with the group's slice: behind it the one that yielded is one slice later, and
-/// what the two had together stays what it was.
+/// With an outsider on the pCPU, a sibling goes on with the group's slice: the one that yielded is due one slice later,
+/// and what the two had together stays what it was.
 #[test]
 fn a_yield_in_a_group_costs_the_group_nothing() {
     let ms = MS as i64;
@@ -222,13 +222,13 @@ fn a_yield_in_a_group_costs_the_group_nothing() {
     let (states, next) = all_after("6.6", 3, 0, Some(&[TaskId(2)]));
     assert_eq!(states, [(0, 2 * ms), (0, ms), (0, ms)]);
     assert!(next != Some(TaskId(0)));
-    // It is ahead of its sibling, and so does nothing.
+    // The task is ahead of its sibling, so yielding does nothing.
     let (states, _) = all_after("6.12", 3, 300 * US, Some(&[TaskId(2)]));
     assert_eq!(states, [(300 * US as i64, ms), (0, ms), (0, ms)]);
 }
 
 /// Does a task that wakes up 1 ms after the current one was picked get the pCPU? The current one
-/// was so many times before, for a slice of 3 ms each.
+/// was picked so many times before, for a slice of 3 ms each.
 ///
 /// Weights of a, b and the woken task are 2 : 1 : 64, and b had 3 ms before, so that a is eligible
 /// and due first. (vruntime; deadline) of a, the average, and when the woken task is due, in ms:
@@ -241,7 +241,7 @@ fn woken_preempts(params: EevdfParams, before: u32) -> bool {
     woken_preempts_after(params, before, |_| {})
 }
 
-/// The same, if that happens just before.
+/// The same, if `happens` is applied right before the wake-up.
 fn woken_preempts_after(
     params: EevdfParams,
     before: u32,
@@ -303,8 +303,8 @@ fn a_change_of_weight_ends_the_protection_until_6_16() {
     }
 }
 
-/// One that waits is 1 ms behind the average, the current one as much ahead of it; both count a quarter, then what they
-/// did before. In pCPU time all stays as it was, the protection, too.
+/// A waiting task is 1 ms behind the average, the current one as much ahead of it; both count a quarter, then what they
+/// did before. In pCPU time everything stays as it was, including the protection.
 #[test]
 fn what_counts_less_owes_the_same_in_pcpu_time() {
     const CPU: PcpuId = PcpuId(0);

@@ -9,7 +9,7 @@ const CPU: PcpuId = PcpuId(0);
 const OTHER: PcpuId = PcpuId(1);
 const VM: usize = 0;
 
-/// VM 0 in its own group, the last of these.
+/// VM 0 in its own group, which is the last of these.
 fn bandwidth(all: Vec<Cgroup>) -> Bandwidth {
     let of_vms = vec![Some(all.len() - 1)];
     let cgroups = Cgroups {
@@ -36,8 +36,8 @@ fn runs(all: &mut Bandwidth, cpu: PcpuId, tick: Nanos, now: Nanos) -> Nanos {
     ran
 }
 
-/// 20 ms in 100: taken by slices of 5 ms, then nothing is left until the period is over. What it owes then is
-/// nothing, so that it gets 1 ns, and takes a slice when that is used up.
+/// 20 ms in 100: taken in slices of 5 ms, then nothing is left until the period is over. It owes nothing then, so that
+/// it gets 1 ns, and takes a slice when that is used up.
 #[test]
 fn a_quota_is_used_up_in_slices() {
     let mut all = bandwidth(vec![limited(20 * MS, 0, None)]);
@@ -55,8 +55,8 @@ fn a_quota_is_used_up_in_slices() {
     assert_eq!(runs(&mut all, CPU, MS, 101 * MS), 19 * MS);
 }
 
-/// 10 ms with ticks of 4 ms: the third finds 2 ms too many, which come off the next period. So it runs
-/// for 12 and 8 ms in turn.
+/// 10 ms with ticks of 4 ms: the third tick finds 2 ms too many, which come off the next period. So the cgroup runs for
+/// 12 and 8 ms alternately.
 #[test]
 fn what_ran_too_long_is_owed() {
     let mut all = bandwidth(vec![limited(10 * MS, 0, None)]);
@@ -70,7 +70,7 @@ fn what_ran_too_long_is_owed() {
     }
 }
 
-/// Debts beyond a whole period: it gets that, and stays throttled.
+/// Debts beyond a whole period: the cgroup gets the whole period's runtime, and stays throttled.
 #[test]
 fn a_cgroup_that_owes_more_than_a_period_waits_for_another() {
     let mut all = bandwidth(vec![limited(10 * MS, 0, None)]);
@@ -99,7 +99,7 @@ fn pcpus_share_a_pool() {
     assert_eq!(left(&all, 0, CPU), (1, MS - 2));
 }
 
-/// Nobody is left on a pCPU: it keeps 1 ms. Others have the rest 5 ms later, if it is more than a slice.
+/// When no task is left on a pCPU, that keeps 1 ms. Others have the rest 5 ms later, if it is more than a slice.
 #[test]
 fn slack_is_given_back() {
     let mut all = bandwidth(vec![limited(16 * MS, 0, None)]);
@@ -121,14 +121,14 @@ fn slack_is_given_back() {
     assert_eq!(left(&all, 0, last), (1, 12 * MS - 1));
 }
 
-/// Not so shortly before a period ends.
+/// This does not happen shortly before a period ends.
 #[test]
 fn slack_is_not_worth_it_at_the_end_of_a_period() {
     let mut all = bandwidth(vec![limited(12 * MS, 0, None)]);
     for cpu in 0..4 {
         all.enter(VM, PcpuId(cpu), 0);
     }
-    // The third has 2 ms, the last nothing: throttled before it began.
+    // The third pCPU has 2 ms, the last nothing: it is throttled before it began.
     assert!(all.is_throttled(VM, PcpuId(3)));
     all.asks();
     all.leave(VM, CPU, 94 * MS);
@@ -136,8 +136,8 @@ fn slack_is_not_worth_it_at_the_end_of_a_period() {
     assert_eq!((all.asks(), left(&all, 0, CPU).1), (vec![], 8 * MS));
 }
 
-/// What is left at the end of a period is saved up to the burst. The timer fills the pool once more when
-/// nobody came, and stops; it goes on in step.
+/// What is left at the end of a period is saved up to the burst. If no task came, the timer fills the pool once more
+/// and stops; it goes on in its old phase.
 #[test]
 fn a_burst_is_saved_up() {
     let mut all = bandwidth(vec![limited(20 * MS, 30 * MS, None)]);
@@ -158,8 +158,8 @@ fn a_burst_is_saved_up() {
     assert_eq!(all.asks(), [Ask::Set(Timer::Period(0), 300 * MS)]);
 }
 
-/// A VM with 30 ms in a slice with 20: the slice's end first. The VM's is not throttled then, nor does it
-/// lose what it has.
+/// A VM with 30 ms in a slice with 20: the slice's runtime ends first. The VM's cgroup is not throttled then, nor does
+/// it lose what it has.
 #[test]
 fn outer_quotas_hold_for_those_within() {
     let mut all = bandwidth(vec![
@@ -171,12 +171,12 @@ fn outer_quotas_hold_for_those_within() {
     assert_eq!(runs(&mut all, CPU, MS, 0), 20 * MS);
     assert_eq!(all.check(VM, CPU, 20 * MS), [0]);
     assert_eq!(left(&all, 1, CPU), (5_000_000, 5 * MS));
-    // It is kept out by the outer one, the inner one's counts going on.
+    // It is kept out by the outer cgroup; the inner one's counts go on.
     assert_eq!(all.enter(VM, CPU, 21 * MS), Some(0));
     assert_eq!(all.accounts[1].local[0].members, 2);
 }
 
-/// The inner one is throttled, which leaves the outer one empty there; then both.
+/// First the inner cgroup is throttled, which leaves the outer one empty there; then both.
 #[test]
 fn an_inner_quota_leaves_the_rest_to_others() {
     let mut all = bandwidth(vec![limited(40 * MS, 0, None), limited(8 * MS, 0, Some(0))]);

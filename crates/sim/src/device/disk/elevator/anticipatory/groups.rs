@@ -2,8 +2,8 @@
 //! Which group's turn it is: CFQ's service tree of control groups.
 //!
 //! A group's virtual disk time advances by the time it was served, divided by its share of the
-//! weights on the tree; the group that is least advanced goes next. One that had nothing queued has
-//! no credit: it joins behind all others, whatever it had used.
+//! weights on the tree; the least advanced group goes next. A group that had nothing queued gets no
+//! credit: it joins behind all others, whatever it had used.
 
 /// A share of 1 (`CFQ_SERVICE_SHIFT`).
 const ONE: u64 = 1 << 12;
@@ -19,7 +19,7 @@ struct Group {
     used: u64,
     /// Its share of the weights on the tree when it joined, in [`ONE`]s.
     share: u64,
-    /// Its number of joining, which orders equals; none: it is not on the tree.
+    /// A serial number given when it joined, which orders equals; `None`: it is not on the tree.
     joined: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Groups {
     }
 
     /// A group was served for this charge (`cfq_group_served`): it is charged by the share it had,
-    /// and has a new one from now on.
+    /// and gets a new one.
     pub fn served(&mut self, group: usize, charge: u64) {
         let slot = &mut self.groups[group];
         slot.used += charge * ONE * ONE / slot.share.max(1);
@@ -125,7 +125,7 @@ mod tests {
         groups.served(0, 25);
         assert_eq!(groups.share_of(0, 400), 100);
         assert_eq!(groups.first(), Some(1));
-        // 30 ticks at three quarters are 40, 25 at all of it were 25.
+        // 30 ticks at a share of three quarters count as 40, 25 at a share of one as 25.
         groups.served(1, 30);
         assert_eq!(groups.first(), Some(0));
         groups.served(0, 5);

@@ -4,18 +4,18 @@
 //! Problem: a task that reads one piece after another has nothing queued between two pieces. A
 //! scheduler that then turns to another task seeks twice for each piece ("deceptive idleness", Iyer
 //! and Druschel, SOSP 2001). So CFQ serves one queue for a slice, and when that queue is empty
-//! waits up to `slice_idle` for it, if its think time has been short enough. The wait is in vain
-//! when the next request cannot come because the vCPU that would make it is descheduled.
+//! waits up to `slice_idle` for its next request, if its think time has been short enough. The wait
+//! is in vain when the next request cannot come because the vCPU that would make it is descheduled.
 //!
 //! The rules are Linux 4.4's (that of Ubuntu 16.04, on which vMigrater was measured), and are named
-//! after CFQ's functions. Its clock are ticks ([`params`]): a wait of two ticks ends with the second
-//! tick from now, after one to two ticks' time. Whose turn it is, says [`groups`].
+//! after CFQ's functions. Its clock counts ticks ([`params`]): a wait of two ticks ends with the second tick from now,
+//! after one to two ticks' time. [`groups`] says whose turn it is.
 //!
 //! Each VM is a control group (as libvirt makes them) with one synchronous queue (QEMU's iothread
 //! submits everything, with O_DIRECT). With one queue per group, CFQ's three meters of think time
-//! (task, service tree, group) see the same requests and differ in their window only, a queue's
-//! order within its group does not matter (`slice_resid`), and no queue preempts another, which
-//! CFQ allows within a group only. Left out: asynchronous and idle classes (there is no write-back
+//! (task, service tree, group) see the same requests and differ only in their window; the order of
+//! queues within a group does not matter (`slice_resid`); and no queue preempts another, which CFQ
+//! allows only within a group. Left out: asynchronous and idle classes (there is no write-back
 //! on the host) and close cooperators (within a group, too).
 
 mod groups;
@@ -32,14 +32,15 @@ use groups::Groups;
 use params::Ticks;
 use queue::Queue;
 
-/// How far back the arm goes rather than up (`cfq_back_max`), counted twice (`cfq_back_penalty`).
+/// How far back the arm may go instead of up (`cfq_back_max`); distances back count twice
+/// (`cfq_back_penalty`).
 const BACK: u64 = 16 << 20;
 /// The slice of a queue that is served, in ticks.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     start: u64,
     end: u64,
-    /// Its length when it began: it is not charged for more.
+    /// Its length when it began: no more is charged.
     length: u64,
 }
 
@@ -54,9 +55,9 @@ struct Active {
     served: u64,
     /// Its next request is waited for until this tick.
     idle_until: Option<u64>,
-    /// Only so that its group does not lose its place: the next request ends the slice.
+    /// It is waited for only so that its group keeps its place: the next request ends the slice.
     waits_busy: bool,
-    /// Its oldest request was looked at.
+    /// Whether its oldest request has expired was checked.
     looked: bool,
 }
 
@@ -76,7 +77,7 @@ enum Decision {
     Serve,
     /// Until this tick, or until something happens.
     Hold(Option<u64>),
-    /// Its slice is over, since this tick.
+    /// Its slice has been over since this tick.
     Expire(u64),
 }
 
@@ -84,7 +85,7 @@ enum Decision {
 #[derive(Debug)]
 pub(super) struct Anticipatory {
     ticks: Ticks,
-    /// Without an arm and with a command queue: queues are not waited for.
+    /// The disk has no arm but a command queue: queues are not waited for.
     solid: bool,
     queues: Vec<Queue>,
     groups: Groups,
@@ -251,12 +252,12 @@ impl Anticipatory {
         }
         match self.should_idle(active.queue) {
             true => Some(self.ticks.slice_idle),
-            // The only queue of its group, whatever its think time.
+            // The only queue of its group is waited for whatever its think time.
             false => Some(self.ticks.group_idle).filter(|window| *window > 0),
         }
     }
 
-    /// A window that has passed without anybody asking ended the slice then
+    /// An idle window that passed unnoticed ended the slice at its end
     /// (`cfq_idle_slice_timer`).
     fn close_window(&mut self, tick: u64) {
         if let Some(active) = self.active

@@ -54,7 +54,7 @@ impl AnticipatoryParams {
     }
 }
 
-/// The settings in ticks, of which the scheduler has its clock.
+/// The settings in ticks, which the scheduler's clock counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticks {
     tick: Nanos,

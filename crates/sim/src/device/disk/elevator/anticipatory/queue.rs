@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A VM's queue, and what CFQ learns of it from each request: how long it thinks, whether it seeks,
-//! and so, whether it is worth waiting for.
+//! A VM's queue, and what CFQ learns about it from each request: how long it thinks, whether it
+//! seeks, and thus whether it is worth waiting for.
 
 use super::super::think::Think;
 use super::Request;
@@ -9,7 +9,8 @@ use super::params::Ticks;
 /// A request this far from the last one counts as a seek on a hard disk: 800 sectors
 /// (`CFQQ_SEEK_THR`).
 const SEEK: u64 = 800 * 512;
-/// On a solid-state disk a request shorter than this does: 64 sectors (`CFQQ_SECT_THR_NONROT`).
+/// On a solid-state disk, a request shorter than this counts as one: 64 sectors
+/// (`CFQQ_SECT_THR_NONROT`).
 const SMALL: u64 = 64 * 512;
 /// So many requests at once make a queue worth waiting for, even if it seeks (`cfqq_deep`).
 const DEEP: usize = 4;
@@ -19,7 +20,7 @@ const DEEP: usize = 4;
 pub(super) struct Queue {
     /// In the order they came.
     pub waiting: Vec<Request>,
-    /// In the disk.
+    /// Number of requests in the disk.
     pub in_disk: u32,
     pub think: Think,
     pub group_think: Think,

@@ -53,7 +53,7 @@ fn the_window_ends_with_the_second_tick() {
         assert_eq!(cfq.next(asked * MS), Next::Hold(Some(end * MS)));
         assert_eq!(served(&mut cfq, end * MS).owner, 1);
     }
-    // With 1000 ticks per second, it is 7 to 8 ms long.
+    // With 1000 ticks per second, the wait is 7 to 8 ms long.
     let mut cfq = cfq(
         AnticipatoryParams {
             tick: MS,
@@ -65,7 +65,7 @@ fn the_window_ends_with_the_second_tick() {
     assert_eq!(cfq.next(3 * MS + 1), Next::Hold(Some(11 * MS)));
 }
 
-/// A queue that thinks for long is not waited for, but the only queue of its group is.
+/// A queue that thinks for long is not waited for, unless it is the only queue of its group.
 #[test]
 fn a_group_is_waited_for_whatever_its_think_time() {
     let window = |group_idle| {
@@ -90,7 +90,7 @@ fn a_group_is_waited_for_whatever_its_think_time() {
     assert_eq!((window(8 * MS), window(0)), (Some(8 * MS), Some(0)));
 }
 
-/// Linux 4.4 waits for nobody on a solid-state disk with a command queue.
+/// Linux 4.4 waits for no queue on a solid-state disk with a command queue.
 #[test]
 fn nobody_is_waited_for_on_a_solid_disk() {
     for params in [AnticipatoryParams::default(), AnticipatoryParams::solid()] {
@@ -153,7 +153,8 @@ fn a_stretched_slice_is_charged_as_it_was_meant_to_be() {
     let mut next = read(&mut cfq, 0, 0, 0);
     cfq.add(0, request(1, 1 << 35, 0));
     for tick in 1..25 {
-        // Each read takes a tick; the slice is from the first one's end, tick 1, to tick 26.
+        // Each read takes a tick; the slice lasts from the end of the first one, tick 1, to tick
+        // 26.
         cfq.done(tick * 4 * MS, &next);
         next = read(&mut cfq, tick * 4 * MS, 0, tick << 17);
         assert_eq!(next.owner, 0);

@@ -100,7 +100,7 @@ impl Aql {
         self.pools = pools;
     }
 
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let default = Calibration::default();
         let mut rows = vec![Parameter::new(

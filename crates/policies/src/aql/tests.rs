@@ -6,7 +6,7 @@ use corun_model::time::MS;
 use corun_model::{LlcSeen, Signals};
 use proptest::prelude::*;
 
-/// A host of four pCPUs with these single-vCPU VMs, as after a period in which all of them ran.
+/// A host of four pCPUs with these single-vCPU VMs, after a period in which all of them ran.
 fn host(kinds: &[Kind]) -> Snapshot {
     let mut seen = snapshot(4, &vec![1; kinds.len()]);
     for (vm, kind) in seen.vms.iter_mut().zip(kinds) {
@@ -191,7 +191,7 @@ fn a_host_that_tells_nothing_is_one_pool_and_says_so() {
     let status = policy.status().notes;
     assert_eq!(status.len(), 3, "{status:?}");
     assert!(status[2].contains("agnostic"), "{status:?}");
-    // One vCPU of which nothing is told for a period is not the host.
+    // One vCPU without signals for a period says nothing of the host.
     let mut seen = host(&[Kind::IoInt, Kind::Llcf]);
     let last = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).last();
     last.unwrap().signals = Signals::default();
@@ -374,7 +374,7 @@ fn where_nobody_runs_all_have_pools() {
     );
 }
 
-/// One that does I/O is there for that, however little it computes.
+/// A vCPU that does I/O counts for that, however little it computes.
 #[test]
 fn io_counts_whatever_it_computes() {
     let mut seen = beside_idle(4);

@@ -14,7 +14,7 @@ struct Guest {
     slice: Nanos,
     next: Vec<Nanos>,
     moves: Vec<(Nanos, Move)>,
-    /// Looks at which task 1 was on a vCPU that was active, and all looks.
+    /// In how many looks task 1 was on an active vCPU, and the number of looks.
     active: (u64, u64),
 }
 

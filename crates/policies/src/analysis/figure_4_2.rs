@@ -4,8 +4,8 @@
 //!
 //! Each application has four threads, thread i on core i. Its main thread generates tasks for some
 //! time, then the others do them, then the iteration is over. Where both want a core, one of them
-//! has to wait; which one decides how long both iterations take. The figure's lengths of tasks are
-//! drawn, not told; those here are the ones that all its text fits: a reconstruction.
+//! has to wait; which one decides how long both iterations take. The lengths of tasks are drawn in
+//! the figure, but not stated; those here are the ones that fit all of its text: a reconstruction.
 
 /// Cores, and threads of each application.
 pub const CORES: usize = 4;

@@ -91,7 +91,7 @@ fn a_canary_is_entitled_to_its_part_among_all_vms() {
         } = claim(&plan, vcpu);
         assert_eq!((latency, allotment), (4 * MS, 25 * MS));
     }
-    // Nothing is thought of the others.
+    // The others have no status.
     assert_eq!(policy.status().vms.len(), 1);
 }
 
@@ -112,7 +112,7 @@ fn a_busy_vcpu_gets_what_its_siblings_leave_and_the_vm_stays_as_it_is() {
     assert!(claim(&plan, 0).allotment > 63 * MS);
 }
 
-/// What each leaves raises what all are entitled to, and that is no reason to keep more again.
+/// What each leaves raises what all are entitled to; that is no reason to keep more in turn.
 #[test]
 fn vms_that_all_sleep_do_not_leave_their_time_and_take_it_back_by_turns() {
     let mut policy = Jupiter::default();
@@ -173,7 +173,7 @@ fn a_vm_that_lends_what_it_cannot_use_does_not_have_its_share() {
     assert_eq!(claim(&plan, 0).latency, policy.params.latency_least);
 }
 
-/// A cgroup around it gives the second VM half of what the first has, which is not known, so that it seems not to
+/// An enclosing cgroup gives the second VM half of what the first has. That is not known here, so the VM seems not to
 /// use what it could. It waits all the time, and lends nothing: the split stays what the weights say.
 #[test]
 fn a_vm_of_which_too_much_is_expected_lends_nothing() {
@@ -339,7 +339,7 @@ fn a_vm_that_joins_is_not_judged_by_a_slice_it_did_not_have() {
     assert_eq!(policy.status().vms[1].loan, 0);
 }
 
-/// Conflicts are those of low latencies, and a VM with twice as many vCPUs may have twice as many.
+/// Only conflicts of low latencies count, and a VM with twice as many vCPUs may have twice as many.
 #[test]
 fn conflicts_are_those_of_low_latencies_by_vcpu() {
     let mut policy = Jupiter::default();
@@ -483,8 +483,8 @@ fn wakers_after(policy: &mut Jupiter, hidden: bool, siblings: &[bool]) -> Vec<Wa
     siblings.iter().enumerate().map(of_period).collect()
 }
 
-/// A VM whose vCPUs timers and devices wake hides nothing, and one whose siblings wake each other does not
-/// stop to do so with each period in which they did not.
+/// A VM whose vCPUs are woken by timers and devices hides nothing; and one whose siblings wake each other still counts
+/// as such after a period in which they did not.
 #[test]
 fn hidden_is_what_the_hardware_hides_not_what_did_not_happen() {
     let never = wakers_after(&mut Jupiter::default(), false, &[false; 5]);

@@ -6,10 +6,9 @@
 //!
 //! - *PUSH*: away from a vCPU whose slice is about to end, by that vCPU while it still can;
 //! - *PULL*: from a vCPU that was descheduled before it could, by one that is active;
-//! - to the vCPU *about to be active*, when no active one has time left: the first that is expected to
-//!   be back, if that is before its own. It matters most where few vCPUs are active at a time: a task
-//!   that is left behind in the middle of a request cannot be pulled, since the request's interrupt waits
-//!   for its vCPU, too.
+//! - to the vCPU *about to be active*, when no active one has time left: the first that is expected back, if that is
+//!   before the task's own vCPU. It matters most where few vCPUs are active at a time: a task that is left behind in
+//!   the middle of a request cannot be pulled, since the request's interrupt waits for its vCPU, too.
 //!
 //! Tasks that are to move at the same time are spread: the tasks with most I/O go to the vCPUs with most time left, one
 //! by one, and no vCPU gets more than its part of the I/O-bound tasks while another has fewer (the papers: "in a

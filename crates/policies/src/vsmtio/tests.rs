@@ -203,7 +203,7 @@ fn guests_that_retain_by_themselves_are_told_how_long() {
     assert_eq!(retention, [TIMEOUT; 4]);
 }
 
-/// Also without classes: what is put nowhere for being I/O-bound is served by the timeout all the same.
+/// Without classes, too: a vCPU that is put nowhere for being I/O-bound still has the timeout serve it.
 #[test]
 fn a_timeout_that_serves_both_is_kept() {
     for rass in [true, false] {
@@ -404,7 +404,7 @@ fn what_a_host_hides_is_said() {
         signals.cycles = Some(CyclesSeen::default())
     });
     assert!(notes(default, &seen).is_empty());
-    // One vCPU of which nothing is told for a period is not the host.
+    // One vCPU without signals for a period says nothing of the host.
     let mut one = seen.clone();
     one.vms[0].vcpus[0].signals = Signals::default();
     assert!(notes(default, &one).is_empty());
@@ -424,7 +424,7 @@ fn what_a_host_hides_is_said() {
         ..default
     };
     assert!(notes(without, &seen).is_empty());
-    // No vCPU is there of which anything could be told.
+    // There is no vCPU for which signals could be reported.
     seen.vms.clear();
     assert!(notes(default, &seen).is_empty());
 }
@@ -794,7 +794,7 @@ fn a_vcpu_that_retains_is_no_equal_of_those_that_compute() {
     }
 }
 
-/// In a period in which its quota lets it do nothing, a vCPU does not become another one.
+/// A period in which its quota lets it do nothing does not change what a vCPU is taken to be.
 #[test]
 fn a_vcpu_of_which_nothing_was_seen_keeps_its_rate() {
     let mut policy = VsmtIo::default();

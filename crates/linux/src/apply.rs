@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Carries out a plan: plan → the dispatcher's tables.
 //!
-//! What a plan says of a VM, a vCPU, a pool or a pCPU replaces what the last plan said of it. Those that a plan does
-//! not mention keep what they have. Only what has changed is written (of allotments, by more than an eighth). When a
-//! policy takes over from another, its first plan begins from nothing: homes, slices and modes that the old policy had
-//! set, and that this plan does not mention, are reset. Nothing else has to be undone: the dispatcher reads the tables
-//! at every decision, and keeps nothing of a mode that a VM has left.
+//! What a plan says about a VM, a vCPU, a pool or a pCPU replaces what the last plan said. Those that a plan does not
+//! mention keep what they have. Only what has changed is written (allotments only if they change by more than an
+//! eighth). When a policy takes over from another, its first plan begins from nothing: homes, slices and modes that the
+//! old policy had set, and that this plan does not mention, are reset. Nothing else has to be undone: the dispatcher
+//! reads the tables at every decision, and keeps nothing of a mode that a VM has left.
 //!
 //! Tables of VMs, pools and pCPUs are arrays: if one cannot be written, that is a fault. An entry for a thread takes
 //! memory; if there is none at the moment, it is written in the next period.

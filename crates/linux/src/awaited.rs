@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which ready vCPUs siblings wait for, as KVM tells of it: bpf/awaited.bpf.c, while a policy wants to know
+//! For which ready vCPUs siblings wait, as KVM shows it: attaches bpf/awaited.bpf.c while a policy wants to know
 //! (`policy.cosched-demand.sees_flushes`).
 //!
-//! It is loaded with the dispatcher, while the daemon still may, and looks at interrupts only as long as there
-//! are vCPUs to look for. When the daemon ends, for whatever reason, the kernel takes it out.
+//! It is loaded with the dispatcher, while the daemon still may load programs, and looks at interrupts only as long as
+//! there are vCPUs to look for. When the daemon ends, for whatever reason, the kernel takes it out.
 
 use crate::namespaces;
 use crate::object::Aligned;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the dispatcher keeps of many tasks, read at once: bpf/books.bpf.c copies it to memory that is
-//! mapped here. A system call for each vCPU, ten times a second, was a third of what the daemon cost under
-//! Jupiter with 504 vCPUs (docs/cost.md).
+//! Reads the dispatcher's state of many tasks at once: bpf/books.bpf.c copies it to memory that is mapped here. A
+//! system call for each vCPU, ten times a second, was a third of what the daemon cost under Jupiter with 504 vCPUs
+//! (docs/cost.md).
 
 use crate::mapping::{Access, Mapping, read_into, words_of};
 use crate::namespaces;

@@ -2,11 +2,11 @@
 //! The weight of a VM: `cpu.weight` of the cgroup (v2) that it has to itself.
 //!
 //! Which cgroup is that? Other processes in a VMM's cgroup serve its VM, unless they are VMMs: libvirt puts swtpm,
-//! virtiofsd, passt and the like beside QEMU, KubeVirt its launcher. So the innermost cgroup around a VMM is the
-//! VM's own if no other VMM is in it. The cgroups around that one are the VM's own, too, as long as they hold
-//! nobody else: libvirt puts the VMM and its vCPUs into (threaded) cgroups within the VM's scope. A scope or a
-//! service is made for one thing, so processes that are no VMs may be in it as well; a slice is made for many, even
-//! while only one VM is in it.
+//! virtiofsd, passt and the like into it with QEMU, KubeVirt its launcher. So the innermost cgroup around a VMM is the
+//! VM's own if no other VMM is in it. The cgroups around that one are the VM's own, too, as long as they hold nothing
+//! else: libvirt puts the VMM and its vCPUs into (threaded) cgroups within the VM's scope. A scope or a service is made
+//! for one thing, so processes that are not VMs may be in it as well; a slice is made for many, even while only one VM
+//! is in it.
 
 use corun_model::Nanos;
 use corun_policies::weighing::{self, PARTS, Place};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The control loop: counters → policy → plan → the dispatcher's tables.
 //!
-//! The dispatcher never waits for it: it schedules by what it was told last. The policy can be
-//! exchanged between two periods, without unloading anything: to the dispatcher it is a plan like
-//! any other, except that it takes back what the old policy had said (apply.rs).
+//! The dispatcher never waits for it: it schedules by the last plan. The policy can be exchanged between two periods,
+//! without unloading anything: to the dispatcher the first plan of the new one is a plan like any other, except that it
+//! takes back what the old policy had set (apply.rs).
 
 use crate::apply::{Base, ToldHost, apply};
 use crate::by_id::ById;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The core-scheduling cookies of VMs, as long as the daemon is in charge.
 //!
-//! Problem: the kernel tells a thread's cookie only to processes that may trace that thread. VMMs
-//! mostly run as another user, or with capabilities that the daemon has given up. So it takes
-//! CAP_SYS_PTRACE; and a daemon that had it could write into any process.
+//! Problem: the kernel shows a thread's cookie only to processes that may trace that thread. VMMs mostly run as another
+//! user, or with capabilities that the daemon has given up. So reading cookies takes CAP_SYS_PTRACE; and a daemon that
+//! had it could write into any process.
 //!
-//! How: before the daemon gives up its rights it starts a thread that keeps this capability and can do nothing but
-//! tell the cookies of threads ([`crate::confine`]), whichever policy comes into force later.
+//! How: before the daemon gives up its rights it starts a thread that keeps this capability and can do nothing but read
+//! the cookies of threads ([`crate::confine`]), whichever policy comes into force later.
 //!
 //! If a VM's cookie cannot be read, it must not be taken for 0, which many VMs have and which lets
-//! them share cores. Such a VM gets a cookie of its own, so that it shares cores with no other VM.
-//! The dispatcher does the same for vCPUs whose cookies it has not been told (`COOKIE_UNKNOWN` of
-//! dispatcher/cookie.h).
+//! them share cores. Such a VM gets a cookie of its own, so that it shares cores with no other VM. The dispatcher does
+//! the same for vCPUs whose cookies it does not know yet (`COOKIE_UNKNOWN` of dispatcher/cookie.h).
 
 use crate::confine;
 use crate::discovery::Vm;

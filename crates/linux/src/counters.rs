@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a vCPU did so far: `struct task_ctx` as policies and statistics want it.
+//! What a vCPU has done so far: `struct task_ctx` as policies and statistics need it.
 //!
-//! The kernel writes while we read, field by field; what is read is a moment old here and there, and
-//! what seems to go back is nothing.
+//! The kernel writes while this reads, field by field: some fields may be a moment old, and a counter that seems to go
+//! back counts as no change.
 
 use crate::perf::Tally;
 use crate::skel::types;

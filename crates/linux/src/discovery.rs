@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which VMs and vCPUs there are.
 //!
-//! The dispatcher knows a vCPU by what it does (it is inside KVM_RUN) and lists VMs by process id;
-//! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
-//! Processes come and go while one looks: what cannot be read is left out this time.
+//! The dispatcher knows a vCPU by what it does (it is inside KVM_RUN) and lists VMs by process id; /proc adds names,
+//! the order of vCPUs, affinities and weights. No manager is asked or needed. Processes come and go during a look: what
+//! cannot be read is left out this time.
 
 use crate::descriptors;
 use crate::helpers::{self, Helper};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the dispatcher into the kernel, puts it in charge, takes it out again.
 //!
-//! Whatever becomes of this process, the kernel unregisters the scheduler when its last file
-//! descriptor is closed and goes back to its own.
+//! Whatever happens to this process, the kernel unregisters the scheduler when its last file descriptor is closed, and
+//! goes back to its own.
 
 use crate::awaited::{Awaited, NotSeen};
 use crate::books::TaskStates;

@@ -2,8 +2,8 @@
 //! What this host is made of: which pCPUs share a core, a cache and a node.
 //!
 //! Read from /sys/devices/system (Documentation/admin-guide/cputopology.rst, Documentation/ABI/testing/
-//! sysfs-devices-system-cpu), for pCPUs that are online. Where the kernel tells of no caches, as in
-//! some VMs, those of a package count as sharing one, whose size is unknown; where it tells nothing, all.
+//! sysfs-devices-system-cpu), for pCPUs that are online. Where the kernel lists no caches, as in some VMs, the pCPUs of
+//! a package count as sharing one, whose size is unknown; where it says nothing at all, all pCPUs do.
 
 use crate::{ipis, preflight, smt};
 use corun_model::{HostSeen, PcpuId, PcpuSet, Sharing, Topology, TopologyError};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory that this process shares with the kernel: arrays of the dispatcher, mapped instead of
-//! copied by system calls. The other side may write at any time: each word is consistent, several
-//! of them may be a moment apart.
+//! Memory that this process shares with the kernel: arrays of the dispatcher, mapped instead of copied by system calls.
+//! The other side may write at any time: each word is consistent, but several words may be a moment apart.
 
 use crate::tables::Plain;
 use std::io;

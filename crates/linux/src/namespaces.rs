@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether this process names threads as the kernel does.
+//! Does this process name threads as the kernel does?
 //!
-//! BPF programs see threads by their numbers in the first PID namespace, and their starts by the clock of the
-//! first time namespace; in other namespaces, such as a container's, both have other values. The first ones have
-//! fixed inodes (include/linux/proc_ns.h, `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`).
+//! BPF programs see the threads' ids in the first PID namespace, and their start times by the clock of the first time
+//! namespace; in other namespaces, such as a container's, both differ. The first namespaces have fixed inodes
+//! (include/linux/proc_ns.h, `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`).
 
 use std::path::Path;
 

@@ -2,9 +2,9 @@
 //! What a policy would do on this host, on any kernel, without doing it.
 //!
 //! The policy sees run, ready and wait times of each vCPU as the kernel counts them, and affinities
-//! and weights. What only the dispatcher knows (how turns went, which task woke which) and hardware
-//! counters, it does not see: it decides as on a host that hides these signals, which its notes
-//! say.
+//! and weights. It does not see what only the dispatcher knows (how turns went, which task woke
+//! which), nor hardware counters: it decides as on a host that hides these signals, and its notes
+//! say so.
 
 use crate::host::HostError;
 use crate::output::Output;

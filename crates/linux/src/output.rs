@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics go out by a thread of their own: whoever reads them may stall (a pager, a terminal after Ctrl-S, a full
-//! pipe), and the daemon has to go on, and to end when it is asked to. Reports for which there is no room are left out,
-//! and it is said how many.
+//! A thread of its own prints statistics: the reader may stall (a pager, a terminal after Ctrl-S, a full pipe), but the
+//! daemon has to go on, and to end when asked to. Reports for which there is no room are left out, and their number is
+//! printed.
 //!
-//! The thread is started with the first report: a daemon that gives up its rights has done so by then, and the thread
-//! has none that the daemon has not.
+//! The thread is started with the first report: a daemon that gives up its rights has done so by then, so the thread
+//! has no more rights than the daemon.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is shown of vCPUs where the dispatcher is not in charge: numbers of its own for VMs and
-//! vCPUs, and of their time what the kernel counts for everybody.
+//! What a policy sees of vCPUs where the dispatcher is not in charge: VMs and vCPUs by numbers given here, and their
+//! times as the kernel counts them for every thread.
 
 use crate::vcpu_own::Own;
 use corun_model::{Nanos, PcpuSet, Signals, TaskId, TaskSeen, Turns, VmId};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel counts of a vCPU thread on request (`perf_event_open()`): instructions and
-//! last-level cache, pause-loop exits, I/O.
+//! What the kernel counts for a vCPU thread on request (`perf_event_open()`): instructions and last-level cache,
+//! pause-loop exits, I/O.
 //!
 //! Nothing is guessed: what this machine or kernel does not count is unknown. A host without a
 //! performance monitoring unit (most cloud instances) counts no cache misses; one without KVM's
@@ -11,10 +11,10 @@
 //! on Intel, of the L2 on AMD's Zen (arch/x86/events/{intel,amd}/core.c), where the last-level cache counts
 //! for all its cores together. So limits between types hold for the machine that they were found on.
 //!
-//! A guest that halts without an exit (MWAIT or HLT passed through) shows by the cycles in which its pCPU
-//! was not halted, beside the time stamp counter, which never stops; both count while the guest runs, too.
-//! The kernel's `msr` PMU has both on Intel and AMD (`mperf`, `tsc`); else the unhalted ones are the
-//! hardware's reference cycles. A host that is a virtual machine itself mostly counts neither.
+//! A guest that halts without an exit (MWAIT or HLT passed through) shows by the cycles in which its pCPU was not
+//! halted, compared with the time stamp counter, which never stops; both count while the guest runs, too. The kernel's
+//! `msr` PMU has both on Intel and AMD (`mperf`, `tsc`); otherwise unhalted cycles are the hardware's reference cycles.
+//! A host that is a virtual machine itself mostly counts neither.
 
 use crate::descriptors;
 use corun_model::{LlcSeen, PcpuId, Signals, UnhaltedSeen};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy must know before vCPUs of several VMs share a core: how the hardware threads of
-//! cores are numbered (sysfs), and which threads the administrator lets share one (core scheduling,
-//! `prctl(2)`).
+//! What a policy must know before vCPUs of several VMs share a core: how the hardware threads of cores are numbered
+//! (sysfs), and which threads the administrator lets share a core (core scheduling, `prctl(2)`).
 
 use corun_model::{PcpuId, PcpuSet, SmtOrder};
 use std::{fs, io};

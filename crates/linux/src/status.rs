@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a running daemon says of its host: `corun status`, and what `corun top` and `corun metrics` ask.
+//! What a running daemon says about its host: for `corun status`, `corun top` and `corun metrics`.
 //!
 //! Times are sums since each vCPU was first seen, in seconds; to get shares, ask twice.
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The dispatcher's tables, read and written as the C structs they hold.
 //!
-//! Tasks are looked up by pidfd: the kernel finds the one thread the descriptor stands for, whatever
-//! becomes of its number, and nothing has to walk all tasks of the host, as a BPF task iterator
-//! would.
+//! Tasks are looked up by pidfd: the kernel finds the one thread that the descriptor stands for, even if its id is used
+//! again, and no walk over all tasks of the host is needed, as a BPF task iterator would make.
 
 use crate::apply::Told;
 use crate::awaited::Awaited;

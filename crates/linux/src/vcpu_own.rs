@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a vCPU has by itself: its weight among its siblings, `cpu.weight` of a cgroup that its thread has to itself, such as
-//! libvirt's `vcpu0`, else its thread's nice value; and what limits it by itself, `cpu.max` of that cgroup (libvirt's
-//! `<quota>`).
+//! What a vCPU has by itself: its weight among its siblings (`cpu.weight` of a cgroup that its thread has to itself,
+//! such as libvirt's `vcpu0`, otherwise its thread's nice value), and its own limit, `cpu.max` of that cgroup
+//! (libvirt's `<quota>`).
 //!
-//! The dispatcher divides a VM's time by these: a cgroup's weight by what it weighs beside those
-//! next to it (dispatcher/group.h), a thread's by `scx.weight`, which the kernel makes of its nice
-//! value alone (`set_task_scx_weight()` in kernel/sched/ext.c). In a cgroup that a thread has to
-//! itself its nice value has no effect.
+//! The dispatcher divides a VM's time by these: for a cgroup by its weight among its neighbours (dispatcher/group.h),
+//! for a thread by `scx.weight`, which the kernel derives from its nice value alone (`set_task_scx_weight()` in
+//! kernel/sched/ext.c). In a cgroup that a thread has to itself its nice value has no effect.
 
 use crate::cgroup;
 use corun_model::{NEUTRAL_WEIGHT, Nanos};

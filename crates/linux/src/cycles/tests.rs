@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! With the clock of a pCPU in place of its cycles: that every machine counts.
+//! Uses a pCPU's clock in place of its cycles, since every machine counts that.
 
 use super::*;
 use crate::confine::{Places, confine};

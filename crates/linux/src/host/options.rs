@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the daemon may be told.
+//! The daemon's options.
 
 use crate::safety::{self, Limits};
 use crate::socket;

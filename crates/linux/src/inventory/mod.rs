@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which VMs run on this host, as far as that can be seen without asking their manager.
 //!
-//! A process with a thread that is named as a vCPU, and with a vCPU of KVM's ([`proof`]), is a VM:
-//! QEMU, cloud-hypervisor, Firecracker and crosvm name them, each in its way ([`role`]). Its other
-//! threads are told apart by their names, too: I/O threads, vhost workers, the emulator's own. Its
-//! identity comes from its command line, its cgroup and what managers leave on disk ([`identity`]).
-//! Everything is read below a root directory, so that it can be tried on trees that tests make.
-//! Processes come and go while one looks: what cannot be read is left out this time.
+//! A process with a thread that is named like a vCPU, and with an open vCPU of KVM ([`proof`]), is a VM: QEMU,
+//! cloud-hypervisor, Firecracker and crosvm name them, each in its way ([`role`]). Its other threads are told apart by
+//! their names, too: I/O threads, vhost workers, the emulator's own. Its identity comes from its command line, its
+//! cgroup and what managers leave on disk ([`identity`]). Everything is read below a root directory, so that it can be
+//! tried on trees that tests make. Processes come and go during a look: what cannot be read is left out this time.
 //!
-//! The dispatcher tells vCPUs by what they do, not by their names (discovery.rs); this is for
-//! commands that look at a host without it: `corun preflight`, `corun top`, `corun metrics`, `corun
-//! host --observe`.
+//! The dispatcher recognises vCPUs by what they do, not by their names (discovery.rs); this is for commands that look
+//! at a host without it: `corun preflight`, `corun top`, `corun metrics`, `corun host --observe`.
 
 pub mod identity;
 pub mod proof;

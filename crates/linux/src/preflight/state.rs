@@ -2,9 +2,9 @@
 //! The present state of the host: which scheduler is in charge, how busy it is, whether corun has
 //! the rights, and sees the host's processes.
 //!
-//! How busy is too busy is assumed, not measured: a switch stops every task for a moment and moves it
-//! over, which takes longer the more there are, and a daemon that cannot get its pages cannot answer
-//! for anything. An overcommitted host is always under CPU pressure; that alone is no finding.
+//! How busy is too busy is assumed, not measured: a switch of schedulers stops every task for a moment and moves it
+//! over, which takes longer the more tasks there are, and a daemon that cannot get its pages cannot vouch for anything.
+//! An overcommitted host is always under CPU pressure; that alone is no finding.
 
 use super::{Check, Finding, Host, Severity};
 use crate::{namespaces, sched_ext};

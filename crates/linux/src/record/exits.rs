@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Guest exits by vCPU and reason, as the kernel's half counts them.
 //!
-//! Reasons are called as in the kernel's own trace (arch/x86/include/uapi/asm/vmx.h and svm.h).
+//! Reasons are named as in the kernel's own trace (arch/x86/include/uapi/asm/vmx.h and svm.h).
 
 use corun_recording::native::Entry;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Records what a host's pCPUs and vCPUs do, for `corun record`, on any kernel with BTF.
 //!
-//! The kernel's half (bpf/record.bpf.c) writes events into a ring for each pCPU; here they are taken
-//! every [`NAP`], put in order of time, and written as blocks (corun_recording::native). Events of the last
-//! [`UNSETTLED`] are kept for the next time: an interrupted pCPU may still be writing older ones.
-//! Nothing of the host is changed.
+//! The kernel's half (bpf/record.bpf.c) writes events into a ring for each pCPU; here they are read every [`NAP`], put
+//! in order of time, and written as blocks (corun_recording::native). Events of the last [`UNSETTLED`] are kept for the
+//! next time: an interrupted pCPU may still be writing older ones. Nothing on the host is changed.
 
 mod event;
 mod exits;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Under what the recorded host runs, as a recording has it.
+//! The scheduler that the recorded host runs under, as a recording names it.
 //!
-//! The kernel names a sched_ext scheduler; else it is its own, by its version. Which policy decides under corun only
-//! corun's daemon tells, and without that a replay could not be set beside what was recorded.
+//! The kernel names a sched_ext scheduler; otherwise it is the kernel's own, named by its version. Which policy decides
+//! under corun, only corun's daemon knows; without that a replay could not be compared with what was recorded.
 
 use crate::sched_ext;
 use crate::socket;

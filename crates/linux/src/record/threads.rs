@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What threads are called, told before the first entry that speaks of them.
+//! The names of threads, written before the first entry that mentions them.
 //!
 //! Threads that were there before are looked up in /proc, all at once at the beginning; those that come
 //! are told by the kernel when they are made.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How runs of the daemon ended, so that one that keeps failing is not started for ever.
+//! How runs of the daemon ended, so that a daemon that keeps failing is not started for ever.
 //!
-//! A run is written down just before the dispatcher is put in charge, and how it ended after: what fails
-//! before that stops no task of the host, and may be tried again and again. One that never
-//! ended was killed, or the host died under it; which of these, the kernel's boot id tells. After
-//! three bad ends within ten minutes (assumed: a service manager that restarts at once would make
-//! hundreds) or one death of the host, preflight refuses until `--force` is given. That does not
-//! pass with time: a service manager that goes on trying would make three bad ends of every ten
-//! minutes for ever.
+//! A run is written down just before the dispatcher is put in charge, and how it ended afterwards: what fails before
+//! that stops no task of the host, and may be tried again and again. A run without an end was killed, or the host died
+//! under it; the kernel's boot id tells which. After three bad ends within ten minutes (assumed: a service manager that
+//! restarts at once would make hundreds) or one death of the host, preflight refuses until `--force` is given. That
+//! does not pass with time: a service manager that goes on trying would make three bad ends of every ten minutes for
+//! ever.
 
 use crate::machine::boot;
 use crate::preflight::{Finding, Severity};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The place in the file system: made with the right mode from the start, removed at the end, and
-//! never taken from another daemon that lives.
+//! never taken from another daemon that is alive.
 
 use super::connect;
 use std::fs::{self, Metadata};

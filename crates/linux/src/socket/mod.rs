@@ -7,9 +7,9 @@
 //! docs/socket.md).
 //!
 //! The daemon answers in its main loop, between two looks at its host, with descriptors that never
-//! block. That makes each request atomic to the policy, and it bounds what a client can do: a request
-//! has a longest length, a client that neither asks nor listens for a while is dropped, only so many
-//! are heard at once and in each turn each is heard once. See man 7 unix, poll(2).
+//! block. That makes each request atomic to the policy, and it bounds what a client can do: a request has a longest
+//! length, a client that neither asks nor listens for a while is dropped, the number of connections is limited, and in
+//! each turn each client is heard once. See man 7 unix, poll(2).
 
 mod call;
 mod client;

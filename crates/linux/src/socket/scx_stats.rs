@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The protocol of the scx_stats library, which sched_ext schedulers have in common: scxtop, `scx_stats`
-//! clients and its OpenMetrics exporter show corun as they show those.
+//! The protocol of the scx_stats library, which sched_ext schedulers have in common: scxtop, `scx_stats` clients and
+//! its OpenMetrics exporter show corun like any of them.
 //!
 //! A request is a line of JSON, `{"req": "stats", "args": {"target": "top"}}` or `{"req": "stats_meta"}`,
 //! and so is its answer, `{"errno": 0, "args": {"resp": …}}` (github.com/sched-ext/scx, rust/scx_stats:
 //! server.rs, client.rs; stats.rs for what `stats_meta` says). That library's own server has no limits on
-//! lines, connections and time and a thread for each connection; here the daemon answers as on its own
-//! socket (client.rs), with the same limits. It can only be looked at: nothing here changes anything.
+//! lines, connections and time and a thread for each connection; here the daemon answers as on its own socket
+//! (client.rs), with the same limits. It is read-only: no request changes anything.
 //!
-//! Shares are those since the connection asked last; the first answer is over all the time in charge.
+//! Shares are those since the connection's last request; the first answer covers all the time in charge.
 
 use super::protocol::{Command, Outcome, Reply};
 use crate::status::{HostStatus, VcpuNow, VmNow};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What people have been told already: each thing once, as long as it is so.
+//! What has been printed already: each note once, as long as it holds.
 
 use corun_system::procfs::ThreadKey;
 use std::collections::BTreeSet;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was changed of threads, in memory and in a file: so that it is taken back when the daemon
-//! ends, and by the next one if it crashed.
+//! What was changed about threads, in memory and in a file: so that it is undone when the daemon ends, or by the next
+//! one if it crashed.
 //!
 //! A change is written to the file before it is made, together with the former setting. If the
 //! daemon is killed in between, or cannot write, or the kernel refuses, the thread may have either
 //! of the two. A setting is taken back only if the thread still has one of them; any other was set
 //! by another process since, and is kept. If another process sets a mask while the daemon works,
-//! that mask counts as the former setting from then on. What the kernel makes of a mask while a
-//! cpuset or pCPUs that are off-line get in its way ([`Around`]) nobody has set.
+//! that mask counts as the former setting from then on. What the kernel makes of a mask while a cpuset or off-line
+//! pCPUs get in its way ([`Around`]) does not count as set by anybody.
 
 use super::around::{Around, is_free};
 use super::left::{Had, Left, NotBack, Stuck};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! With ordinary threads that bear the names of vCPUs.
+//! Uses ordinary threads that have the names of vCPUs.
 
 use super::*;
 use crate::vcpu_own::Own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The programs: AQL_Sched's benchmarks (EuroSys 2016, Table 1) with nothing but what makes their type.
-//! They do what `corun calibrate` simulates.
+//! The programs: AQL_Sched's benchmarks (EuroSys 2016, Table 1) reduced to what makes their type. They do what `corun
+//! calibrate` simulates.
 
 use super::turns::Turns;
 use corun_model::Nanos;

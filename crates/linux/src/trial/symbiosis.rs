@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs on the two hardware threads of a core, alone and two by two, with how their cycles divide: what
-//! the coefficients of symbiosis are found from (vSMT-IO, dissertation §3.4.3).
+//! Programs on the two hardware threads of a core, alone and in pairs, with how their cycles divide: from this the
+//! coefficients of symbiosis are found (vSMT-IO, dissertation §3.4.3).
 //!
-//! Threads, not guests: what is measured are units of a core, which know no guests. Each is bound to a pCPU;
-//! counters are the pCPU's, so what else runs there meanwhile counts, too.
+//! They are threads, not guests: the units of a core do not care. Each is bound to a pCPU; the counters are the pCPU's,
+//! so anything else that runs there meanwhile counts, too.
 
 use crate::cycles::events;
 use crate::perf::{Count, Counter};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two samples → shares of time, in esxtop's words.
+//! Two samples → shares of time, in esxtop's terms.
 //!
 //! A vCPU's time is %RUN + %RDY + %CSTP + %WAIT: on a pCPU, wanting one, held back for its siblings'
 //! sake, halted. %MLMTD, throttled by `cpu.max`, is known per VM only unless corun is in charge. A VM's shares are those of its

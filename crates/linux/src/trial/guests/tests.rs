@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A guest's process without the process: what it is told and says. Where KVM runs no guests, that is said and all
-//! is well.
+//! A guest's process without the process: its orders and replies. Where KVM runs no guests, the reply says so, and the
+//! test passes.
 
 use super::*;
 

@@ -70,8 +70,8 @@ impl Awaited {
         }
     }
 
-    /// Looks for these vCPU threads from now on, and for no others; for none: not at all. One that is outside
-    /// KVM just now is taken up the next time.
+    /// From now on looks for these vCPU threads, and for no others; if there are none, not at all. A thread that is
+    /// outside KVM just now is added the next time.
     ///
     /// # Errors
     /// The kernel's reason.

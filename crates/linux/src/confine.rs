@@ -157,7 +157,7 @@ pub(crate) fn confine(places: &Places) -> Result<Option<&'static str>, ConfineEr
     ))
 }
 
-/// Returns whether the kernel holds it to that; one that knows less than this asks for does as far as it can.
+/// Returns whether the kernel enforces that; a kernel that knows less than this asks for enforces what it can.
 fn give_up_files(places: &Places) -> Result<bool, ConfineError> {
     // Linux 6.10; reading is not among them.
     let writing = AccessFs::from_write(ABI::V5);
@@ -206,7 +206,7 @@ pub(crate) fn confine_to_cookies() -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Gives up all capabilities but these, of which none is gained.
+/// Gives up all capabilities but these; gains none.
 fn give_up_all_but(kept: &[Capability]) -> Result<(), caps::errors::CapsError> {
     let kept: CapsHashSet = kept.iter().copied().collect();
     // While CAP_SETPCAP is there.

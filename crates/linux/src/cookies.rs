@@ -21,12 +21,12 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-/// Cookies of the VMs whose cookies cannot be told begin here: the kernel's have 32 bits
-/// (`ptr_to_hashval()` in lib/vsprintf.c).
+/// The cookies given to VMs whose own cannot be read begin here: the kernel's have 32 bits (`ptr_to_hashval()` in
+/// lib/vsprintf.c).
 const OWN: u64 = 1 << 63;
 
-/// The cookie that vCPUs have in common, by what was read of each; `None`: it cannot be told, or they have
-/// none in common.
+/// The cookie that vCPUs have in common, by what was read of each; `None`: it cannot be read, or they have none in
+/// common.
 pub(crate) fn in_common(read: impl IntoIterator<Item = io::Result<u64>>) -> Option<u64> {
     let gone = |cookie: &io::Result<u64>| cookie.as_ref().is_err_and(smt::is_gone);
     let mut read = read.into_iter().filter(|cookie| !gone(cookie));
@@ -47,7 +47,7 @@ pub(crate) fn shown(vm: VmId, cookie: Option<u64>) -> u64 {
     cookie.unwrap_or(OWN | u64::from(vm.0))
 }
 
-/// What people are told where cookies count and those of so many VMs cannot be told.
+/// The note where cookies count and those of this many VMs cannot be read.
 pub(crate) fn note(unknown: usize) -> Option<String> {
     let share = if unknown == 1 { "shares" } else { "share" };
     (unknown > 0).then(|| {
@@ -62,11 +62,11 @@ pub(crate) fn note(unknown: usize) -> Option<String> {
 /// The cookies of all VMs.
 pub(crate) struct Cookies {
     reader: Reader,
-    /// Of which threads they were read last.
+    /// The threads whose cookies were read last.
     read: Vec<u32>,
     /// Of VMs, as their vCPUs have them in common.
     known: BTreeMap<VmId, Option<u64>>,
-    /// The names of VMs of which some vCPU has one.
+    /// The names of VMs with a vCPU that has a cookie.
     tagged: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl Cookies {
         &self.tagged
     }
 
-    /// What people are told where cookies count.
+    /// The note where cookies count.
     pub(crate) fn note(&self) -> Option<String> {
         note(
             self.known
@@ -123,7 +123,7 @@ impl Cookies {
     }
 }
 
-/// Threads of which the cookies are wanted, and where to answer.
+/// The threads whose cookies are wanted, and where to answer.
 type Request = (Vec<u32>, Sender<Vec<io::Result<u64>>>);
 
 /// The thread that may read cookies. It ends with this.
@@ -137,7 +137,7 @@ impl Reader {
             .name("cookies".to_string())
             .spawn(move || answer(&asked));
         let reader = Self(ask);
-        // It answers when it has given up all else: the daemon does not go on before.
+        // It answers when it has given up everything else: the daemon does not go on before.
         reader.read(&[]);
         reader
     }

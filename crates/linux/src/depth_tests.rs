@@ -12,7 +12,7 @@ const INSTRUCTION: usize = 8;
 const FRAMES: usize = 8;
 /// `MAX_BPF_STACK`, bytes.
 const STACK: u64 = 512;
-/// Frames of compiled programs are rounded up to so many bytes.
+/// Frames of compiled programs are rounded up to this many bytes.
 const ROUND: u64 = 16;
 /// The register that points at the end of the frame.
 const FRAME_POINTER: u8 = 10;

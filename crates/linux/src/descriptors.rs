@@ -39,8 +39,8 @@ fn first_spare(limit: u64) -> i32 {
     i32::try_from(limit.saturating_sub(SPARE)).unwrap_or(i32::MAX)
 }
 
-/// A descriptor that is to stay open. The kernel gives the lowest number that is free, so one that is spare
-/// says that all others are taken.
+/// A descriptor that is to stay open. The kernel gives the lowest free number, so a number from the reserve means that
+/// all others are taken.
 ///
 /// # Errors
 /// [As the kernel](are_all_taken), a little before it.

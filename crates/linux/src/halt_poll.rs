@@ -240,7 +240,7 @@ impl HaltPoll {
 }
 
 impl Drop for HaltPoll {
-    /// However the run ends; no caller is left that could be told of an error.
+    /// However the run ends; there is no caller left to report an error to.
     fn drop(&mut self) {
         if !self.put_back {
             let _ = self.end();
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(value(at), 50_000);
         assert_eq!(put_back(at, at).unwrap(), Left::Back(200_000));
         assert_eq!(value(at), 200_000);
-        // A run that ends in the middle has it put back by itself.
+        // If a run ends in the middle, it is put back automatically.
         drop(HaltPoll::set(at, at, 0).unwrap());
         assert_eq!(value(at), 200_000);
         // Once only.

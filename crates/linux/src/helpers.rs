@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Helpers of a VM that are told of their pool; of more, the rest are in fair order. A VMM has a handful;
+/// How many helpers of a VM are put into its pool; if there are more, the rest are in fair order. A VMM has a handful;
 /// each costs the daemon a descriptor.
 const MOST: usize = 64;
 
@@ -89,7 +89,7 @@ fn open(process: &Process, tgid: u32, tid: u32) -> io::Result<Option<Helper>> {
     }))
 }
 
-/// What the dispatcher is to be told of a VM's helpers, as it has been told of the VM.
+/// The settings of a VM's helpers, which follow from those of the VM.
 pub(crate) fn wanted(vm: &Vm) -> TaskConf {
     let placement = vm.told.map_or(0, |told| told.placement);
     TaskConf::of_helper(placement, vm.vcpus.iter().filter_map(|vcpu| vcpu.told))

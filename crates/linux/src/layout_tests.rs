@@ -15,7 +15,7 @@ fn length<Of, Field>(_: fn(&Of) -> &Field) -> usize {
     size_of::<Field>()
 }
 
-/// All fields of the struct must be named, else its pattern is not complete; and C's must have the same.
+/// All fields of the struct must be named, or its pattern is not complete; and C's must have the same fields.
 macro_rules! same {
     ($ours:ident = $c:ident: $($field:ident)*) => {
         let _: fn(&$ours) = |it| { let $ours { $($field: _),* } = it; };

@@ -115,7 +115,7 @@ impl LoadError {
     }
 }
 
-/// Why a scheduler left, as the kernel told it.
+/// Why a scheduler was unloaded, as the kernel reported it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExitInfo {
     /// `enum scx_exit_kind`: 64 unregistered by us, 1024 and above an error.
@@ -273,8 +273,8 @@ impl<'obj> Dispatcher<'obj> {
         self.lease().renewed.store(clock::now(), Ordering::Release);
     }
 
-    /// Has the dispatcher fallen back to fair order? Asked once per lapse: the caller then tells
-    /// the plan anew. The lease must have been renewed before.
+    /// Has the dispatcher fallen back to fair order? True once per lapse: the caller then writes the plan anew. The
+    /// lease must have been renewed before.
     pub(crate) fn take_lapse(&self) -> bool {
         self.lease().lapsed.swap(0, Ordering::AcqRel) != 0
     }

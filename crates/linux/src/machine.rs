@@ -38,7 +38,7 @@ pub enum MachineError {
     /// The kernel does not tell of pCPUs.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
-    /// The kernel does not tell of caches.
+    /// The kernel does not list caches.
     #[error(
         "this kernel does not tell of this machine's caches (/sys/devices/system/cpu/cpu0/cache)"
     )]
@@ -114,8 +114,8 @@ impl Layout {
     }
 }
 
-/// This host as policies see it. Its `topology` says only how far the numbers of pCPUs go: in which order
-/// the kernel numbers them is its own.
+/// This host as policies see it. Its `topology` says only how far the numbers of pCPUs go: the kernel numbers them in
+/// an order of its own.
 pub(crate) fn seen(online: &PcpuSet) -> Result<HostSeen, TopologyError> {
     seen_in(Path::new("/"), online)
 }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(seen.nodes, sets(&["0,2,4,6", "1,3,5,7"]));
         let nodes = [0, 5, 6].map(|cpu| seen.node(PcpuId(cpu)));
         assert_eq!(nodes, [0, 1, 0]);
-        // A kernel without NUMA tells of no nodes.
+        // A kernel without NUMA lists no nodes.
         let plain = seen_in(&root.path().join("none"), &PcpuSet::first(2)).unwrap();
         assert_eq!(plain.node(PcpuId(0)), plain.node(PcpuId(1)));
     }

@@ -17,12 +17,12 @@ pub(crate) fn numbers_are_the_kernels_below(root: &Path) -> bool {
     is_first(root, "pid", "pid:[4026531836]")
 }
 
-/// Are starts of threads told by the kernel's clock?
+/// Are the threads' start times given by the kernel's clock?
 pub(crate) fn starts_are_the_kernels() -> bool {
     is_first(Path::new("/"), "time", "time:[4026531834]")
 }
 
-/// Where it cannot be told, kernels are too old to have any others.
+/// If that cannot be found out, the kernel is too old to have another.
 fn is_first(root: &Path, kind: &str, first: &str) -> bool {
     let link = std::fs::read_link(root.join(format!("proc/self/ns/{kind}")));
     link.map_or(true, |link| link.as_os_str() == first)

@@ -25,7 +25,7 @@ impl Numbers {
         self.tasks.number(key, TaskId)
     }
 
-    /// One has looked at all there are: forgets those that were not asked for since the last time.
+    /// All have been looked at: forgets those that were not asked for since the last time.
     pub(crate) fn looked(&mut self) {
         self.vms.looked();
         self.tasks.looked();

@@ -165,7 +165,7 @@ impl AsRawFd for Counter {
 
 /// Something that counts.
 pub(crate) trait Count {
-    /// What it says now. `None`: it cannot be read.
+    /// Its value now. `None`: it cannot be read.
     fn read(&self) -> Option<Said>;
 }
 
@@ -185,7 +185,7 @@ impl Count for Counter {
     }
 }
 
-/// What a counter says, since it was opened. Where there are more events than counters, they take turns.
+/// A counter's value since it was opened. If there are more events than counters, they take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     count: u64,
@@ -241,7 +241,7 @@ fn described(pmu: &Path, name: &str) -> Option<(u32, u64)> {
 /// The PMU of counters that the kernel reads as model-specific registers.
 const MSR: &str = "/sys/bus/event_source/devices/msr";
 
-/// What tells a pause-loop exit: `EXIT_REASON_PAUSE_INSTRUCTION` of VMX, `SVM_EXIT_PAUSE` of SVM.
+/// The exit reasons of pause-loop exits: `EXIT_REASON_PAUSE_INSTRUCTION` of VMX, `SVM_EXIT_PAUSE` of SVM.
 const PAUSE_EXITS: [&std::ffi::CStr; 2] = [
     c"isa == 1 && exit_reason == 40",
     c"isa == 2 && exit_reason == 119",
@@ -261,7 +261,7 @@ enum What {
     Clock,
     /// Requests of this sort ([`IO`]).
     Io(&'static str),
-    /// Pause-loop exits as this filter tells them ([`PAUSE_EXITS`]).
+    /// Pause-loop exits, selected by this filter ([`PAUSE_EXITS`]).
     Pause(&'static std::ffi::CStr),
 }
 

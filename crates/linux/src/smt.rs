@@ -9,8 +9,8 @@ use std::{fs, io};
 pub(crate) const PR_SCHED_CORE: libc::c_int = 62;
 pub(crate) const PR_SCHED_CORE_GET: libc::c_ulong = 0;
 
-/// How the hardware threads of these pCPUs are numbered; `None`: cores do not have two each, or in no
-/// order that is known.
+/// How the hardware threads of these pCPUs are numbered; `None`: not all cores have two, or the order is not a known
+/// one.
 pub(crate) fn order(online: &PcpuSet) -> Option<SmtOrder> {
     let siblings = |cpu: PcpuId| {
         let path = format!(

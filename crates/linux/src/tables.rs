@@ -117,8 +117,8 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         ))
     }
 
-    /// It is to be seen when siblings wait for these vCPUs, and for no others. Returns why it is not, if so:
-    /// no reason to give up anything else.
+    /// From now on, notices when siblings wait for these vCPUs, and for no others. Returns the reason if it cannot: no
+    /// reason to give up anything else.
     pub(crate) fn look_for_awaited(&self, vcpus: &BTreeSet<ThreadKey>) -> Option<AwaitedHidden> {
         match self.awaited {
             Ok(awaited) => (awaited.look_for(vcpus).err()).map(|_| AwaitedHidden::Refused),
@@ -141,7 +141,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         lookup(&self.maps.task_ctxs, &pidfd.as_raw_fd().to_ne_bytes())
     }
 
-    /// What it knows of these vCPUs, and when that was read, told one by one in their order; `None` of those that
+    /// What it knows about these vCPUs, and when that was read, passed one by one in their order; `None` for those that
     /// have gone.
     pub(crate) fn vcpus(
         &self,

@@ -46,7 +46,7 @@ const INTEL_PMUS: [&str; 8] = [
     "granite_rapids",
 ];
 
-/// Those of the processor below `root`; whether it has them, shows when they are opened.
+/// The events of the processor described below `root`; whether it has them shows when they are opened.
 pub(crate) fn of_host(root: &Path) -> Events {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let (info, pmu) = (

@@ -188,7 +188,7 @@ impl Cycles {
         program.read(key)
     }
 
-    /// What is to be said of it, for people.
+    /// The note about it, for people.
     pub(crate) fn note(&self) -> Option<String> {
         Some(match self.counting.as_ref()? {
             Err(why) => format!("cycles of vCPUs are not counted: {why}"),

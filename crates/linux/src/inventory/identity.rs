@@ -92,8 +92,7 @@ pub(crate) fn of(root: &Path, tgid: u32, words: &[String], cgroup: Option<&str>)
     identity
 }
 
-/// The longest name that is shown, characters: longer than any manager's, of which libvirt's are names of files
-/// (assumed).
+/// The longest name that is shown, characters: longer than any manager's; libvirt's are file names (assumed).
 pub(crate) const LONGEST: usize = 512;
 
 /// A name as it may be written to logs, terminals and metrics: the user who starts a VM chooses its

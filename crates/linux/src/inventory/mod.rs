@@ -22,8 +22,9 @@ use corun_model::counted;
 use corun_system::procfs::Proc;
 use std::path::Path;
 
-/// Threads of a process that are looked at. Who may use /dev/kvm may have a hundred thousand beside one vCPU; while they are
-/// looked at no promise is watched, and after 5 s of that all VMs are in fair order. KVM has 4096 vCPUs in a VM at most.
+/// How many threads of a process are looked at. A user who may use /dev/kvm may have a hundred thousand beside one
+/// vCPU; while they are looked at no promise is watched, and after 5 s of that all VMs are in fair order. KVM allows
+/// 4096 vCPUs in a VM at most.
 pub(crate) const MOST_THREADS: usize = 8192;
 /// VMs that are looked at: as many as the dispatcher serves.
 const MOST_MACHINES: usize = corun_dispatcher::MAX_VMS;
@@ -48,7 +49,7 @@ pub struct Machine {
     pub tgid: u32,
     /// When that started, clock ticks since boot.
     pub start: u64,
-    /// What says that it is one.
+    /// The evidence that it is one.
     pub proof: Proof,
     /// Its identity.
     pub identity: Identity,
@@ -70,7 +71,7 @@ impl Machine {
     }
 }
 
-/// The VMs of the host whose files lie below `root`, by process number: all, but for what [`left_out`] tells.
+/// The VMs of the host whose files lie below `root`, by process id: all, except for what [`left_out`] reports.
 pub fn machines(root: &Path) -> Vec<Machine> {
     let mut processes = Proc::below(root).processes();
     processes.sort_unstable();
@@ -79,7 +80,7 @@ pub fn machines(root: &Path) -> Vec<Machine> {
     found.take(MOST_MACHINES).collect()
 }
 
-/// What of these VMs, which are all that [`machines`] has found, was not looked at, for people.
+/// What was not looked at in these VMs, which are all that [`machines`] has found; for people.
 pub(crate) fn left_out<'a>(found: impl Iterator<Item = &'a Machine> + Clone) -> Vec<String> {
     let mut notes = Vec::new();
     if found.clone().count() >= MOST_MACHINES {
@@ -106,7 +107,7 @@ pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
     let listed = process.some_threads(MOST_THREADS);
     let all_are_listed = listed.len() < MOST_THREADS;
     let roles: Vec<(u32, Role)> = listed.into_iter().filter_map(role).collect();
-    // Most processes are none: of these, nothing else is read.
+    // Most processes are not VMs: nothing else is read about these.
     if !roles.iter().any(|(_, role)| role.is_vcpu()) {
         return None;
     }

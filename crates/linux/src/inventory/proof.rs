@@ -11,7 +11,7 @@
 use corun_system::procfs::Process;
 use std::path::Path;
 
-/// What speaks for it.
+/// The evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// It has a vCPU of KVM's; or there is no KVM here, and names are all there is.

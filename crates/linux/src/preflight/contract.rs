@@ -89,7 +89,7 @@ fn with_cookies(names: &[String]) -> Finding {
     }
 }
 
-/// These may have some: that one may not look says nothing.
+/// These may have some: being refused a look proves nothing.
 fn cannot_tell(names: &[String]) -> Finding {
     Finding {
         id: COOKIES,

@@ -216,8 +216,8 @@ fn enable_beside_pressure(host: &Host<'_>) -> Option<Finding> {
     })
 }
 
-/// Is that so in kernels of this version, unless it was mended? Distributions name theirs by the first of a series (Ubuntu's
-/// 7.0.0 has it). Of 6.12, which took both commits within weeks, and 6.12.117 has the fix, nothing is said.
+/// Do kernels of this version have that bug, unless it was fixed in them? Distributions name theirs by the first of a
+/// series (Ubuntu's 7.0.0 has it). 6.12 is not reported: it took both commits within weeks, and 6.12.117 has the fix.
 fn forks_under_cgroup_mutex(version: (u32, u32, u32)) -> bool {
     match version {
         (6, 18, patch) => patch >= 33,
@@ -248,7 +248,7 @@ fn rcu_is_real_time(host: &Host<'_>) -> bool {
     })
 }
 
-/// What speaks for the bugs being in this kernel; `None` if it has sched_ext and the fixes, or no sched_ext.
+/// The evidence that this kernel has the bugs; `None` if it has sched_ext and the fixes, or no sched_ext.
 fn lacks_fixes(host: &Host<'_>) -> Option<String> {
     if !host.exists(sched_ext::ROOT) {
         return None;
@@ -270,7 +270,7 @@ fn has_fix(host: &Host<'_>) -> bool {
     has_any(symbols, &["scx_enable_workfn", "scx_root_enable_workfn"])
 }
 
-/// Is any of these functions in the kernel, of which `symbols` is the list?
+/// Is any of these functions in the kernel, whose functions `symbols` lists?
 pub(super) fn has_any(symbols: &str, names: &[&str]) -> bool {
     names_of(symbols).any(|name| names.contains(&name))
 }

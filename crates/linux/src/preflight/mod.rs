@@ -127,7 +127,7 @@ impl Verdict {
 /// A host as the checks see it.
 struct Host<'a> {
     root: &'a Path,
-    /// The core-scheduling cookie of a thread; 0 if it has none, an error if that cannot be told.
+    /// The core-scheduling cookie of a thread; 0 if it has none, an error if it cannot be read.
     cookie: &'a dyn Fn(u32) -> io::Result<u64>,
     vms: Vec<Machine>,
     /// `/proc/kallsyms`, which the kernel makes up line by line: some 100 ms.

@@ -52,7 +52,7 @@ fn kvm_there(host: &Host<'_>) -> Option<Finding> {
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON_AND_BPF: u64 = 1 << 38 | 1 << 39;
 
-/// May a process load programs into the kernel, by what its `status` says? `None`: it does not say.
+/// May a process load programs into the kernel, according to its `status`? `None`: that does not say.
 pub(super) fn may_load(status: &str) -> Option<bool> {
     let line = status
         .lines()

@@ -54,7 +54,7 @@ impl Exit {
     }
 }
 
-/// What has been told of the counts.
+/// Which counts have been written already.
 #[derive(Default)]
 pub(super) struct Exits {
     told: BTreeMap<Exit, u64>,

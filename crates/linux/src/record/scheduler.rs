@@ -11,7 +11,7 @@ use corun_recording::scheduler;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the daemon may take. The recording waits for it: one that does not answer is not worth more.
+/// How long the daemon may take. The recording waits for it: a daemon that does not answer is not worth more.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is in charge now, on a host with this `kernel` whose daemon, if there is one, listens at `daemon`.

@@ -172,7 +172,7 @@ impl Guard {
         let over = seconds(now.at - then.at);
         let elapsed = (now.at - then.at) as f64;
         for (vm, spent) in &now.vms {
-            // One that came within the window has not been there for long enough.
+            // A VM that came within the window has not been there for long enough.
             let (Some(limit), Some(before)) = (self.limits.max_ready, then.vms.get(vm)) else {
                 continue;
             };

@@ -14,5 +14,5 @@ pub mod runs;
 
 pub use guard::{Breach, Limits};
 
-/// Where runs are remembered unless one is told otherwise.
+/// Where runs are remembered by default.
 pub const STATE_DIR: &str = "/var/lib/corun";

@@ -47,7 +47,7 @@ pub struct PostMortem<'a> {
 }
 
 impl Default for PostMortem<'_> {
-    /// Of a run of which nothing is known, by this corun on this kernel.
+    /// For a run about which nothing else is known, by this corun on this kernel.
     fn default() -> Self {
         Self {
             end: None,

@@ -178,16 +178,15 @@ impl Runs {
         self.runs.drain(..surplus);
     }
 
-    /// What speaks against another run, now.
+    /// The reason against another run now, if any.
     pub fn findings(&self) -> Vec<Finding> {
         self.findings_in(&boot(), &|run| {
             Process::here(run.pid).start() == Some(run.start)
         })
     }
 
-    /// How many ended badly around the time when the last one did, itself included; none if that
-    /// one did not. After too many of them there are only runs started with `--force`, and one of
-    /// these that goes well ends the series.
+    /// How many runs ended badly around the time when the last one did, itself included; none if that one did not.
+    /// After too many of them only runs with `--force` are started, and one of these that goes well ends the series.
     fn bad_of_late(&self, boot: &str, lives: &dyn Fn(&Run) -> bool) -> usize {
         let bad = |run: &&Run| match run.end {
             None => run.boot == boot && !lives(run),
@@ -283,7 +282,7 @@ mod tests {
         assert!(ids(&runs).is_empty());
     }
 
-    /// Else the service would lose the host three times in every ten minutes, for ever.
+    /// Otherwise the service would lose the host three times in every ten minutes, for ever.
     #[test]
     fn too_many_bad_ends_do_not_pass_with_time_but_by_a_run_that_goes_well() {
         let mut runs: Vec<Run> = [1000, 1001, 1002]

@@ -119,7 +119,8 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     let make = |directory| fs::DirBuilder::new().mode(mode).create(directory);
     match path.parent().map(make) {
         Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => match path.parent() {
-            // What is there already is good, however one is told (a read-only file system).
+            // If it is there already, that is fine, whatever the error is (a read-only file
+            // system).
             Some(directory) if directory.is_dir() || directory.as_os_str().is_empty() => Ok(()),
             _ => Err(error),
         },

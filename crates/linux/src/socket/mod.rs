@@ -30,14 +30,14 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Where the daemon listens unless it is told otherwise.
+/// Where the daemon listens by default.
 pub const DEFAULT: &str = "/run/corun/host.sock";
 
 /// Clients heard at the same time; others wait in the kernel's queue until one has left.
 const MOST_CLIENTS: usize = 16;
 /// How long a client may stay without asking anything or taking its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long nobody new is listened to after the kernel refused one, such as for want of descriptors.
+/// How long no new connection is accepted after the kernel refused one, for lack of descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket and those connected to it.

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Where clients of scx_stats look unless they are told otherwise.
+/// Where clients of scx_stats look by default.
 pub const DEFAULT: &str = "/var/run/scx/root/stats";
 
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ struct VmStats {
     switches_per_s: f64,
 }
 
-/// A field of these: its name, its kind, what it says.
+/// A field of these: its name, its kind, its meaning.
 type Field = (&'static str, &'static str, &'static str);
 
 const HOST: [Field; 9] = [
@@ -117,7 +117,7 @@ const VM: [Field; 11] = [
 /// A connection.
 #[derive(Default)]
 pub(super) struct Session {
-    /// What it was told last.
+    /// What it was sent last.
     before: Option<HostStatus>,
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Around {
     pub(crate) online: PcpuSet,
-    /// `None`: it has no cpuset, or it cannot be told.
+    /// `None`: it has no cpuset, or that cannot be found out.
     pub(crate) cpuset: Option<PcpuSet>,
 }
 
@@ -42,7 +42,7 @@ impl Around {
 
     /// The same of a mask with which it does not let the thread use all of its cpuset.
     pub(crate) fn is_part(&self, asked: &PcpuSet, found: &PcpuSet) -> bool {
-        // The first two where its cpuset cannot be told, or has just changed.
+        // The first two where its cpuset is not known, or has just changed.
         *found == *asked || *found == asked.and(&self.online) || *found == asked.and(&self.all())
     }
 

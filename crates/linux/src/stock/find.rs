@@ -19,7 +19,7 @@ use std::path::Path;
 pub(crate) struct Vcpu {
     pub(crate) task: TaskId,
     pub(crate) key: ThreadKey,
-    /// Its affinity as somebody else has set it last, within its cpuset.
+    /// Its affinity as last set by another process, within its cpuset.
     pub(crate) allowed: PcpuSet,
     /// What it weighs among its siblings, and what limits it.
     pub(crate) own: Own,

@@ -82,7 +82,7 @@ pub struct StockOptions {
     pub state: PathBuf,
     /// Where statistics go.
     pub out: Box<dyn Write + Send>,
-    /// Where people are told what cannot be done, a sentence each.
+    /// Where notes about what cannot be done go, a sentence each.
     pub notes: fn(&str),
 }
 
@@ -216,7 +216,7 @@ fn settle(
 struct Host {
     /// The pCPUs that are online.
     online: fn() -> Option<PcpuSet>,
-    /// Who is in charge instead of the kernel's own scheduler.
+    /// The scheduler in charge instead of the kernel's own.
     other: fn() -> Option<String>,
 }
 
@@ -235,7 +235,7 @@ impl Host {
         (self.other)().map_or(Ok(()), |other| Err(StockError::OtherScheduler(other)))
     }
 
-    /// Is it as it was told at the start?
+    /// Is it still as it was reported at the start?
     fn is_as_told(&self, online: &PcpuSet) -> Result<(), StockError> {
         if let Some(other) = (self.other)() {
             return Err(StockError::TakenOver(other));
@@ -261,7 +261,7 @@ struct Daemon {
     thorough_due: Nanos,
     end: Option<Nanos>,
     report: Report,
-    /// What people have been told already.
+    /// What has been printed already.
     noted: Notes,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn slice(tid: u32) -> io::Result<Option<Nanos>> {
     Ok(ordinary.then_some(attr.runtime))
 }
 
-/// Asks for a slice, or (`None`) for the scheduler's own. All else stays.
+/// Asks for a slice, or (`None`) for the scheduler's own. Everything else stays.
 pub(crate) fn set_slice(tid: u32, slice: Option<Nanos>) -> io::Result<()> {
     let attr = SchedAttr {
         size: SIZE,

@@ -39,8 +39,8 @@ pub struct Row {
     pub ready: f64,
     /// Share of time co-stopped; `None`: not known.
     pub costop: Option<f64>,
-    /// Share of time throttled by `cpu.max`; `None`: no cgroup of its own, or a vCPU of which only the
-    /// kernel could tell.
+    /// Share of time throttled by `cpu.max`; `None`: it has no cgroup of its own, or is a vCPU for which only the
+    /// kernel would know.
     pub throttled: Option<f64>,
     /// Share of time halted.
     pub wait: f64,

@@ -50,7 +50,7 @@ impl Totals {
     pub fn add(&mut self, sample: &Sample) {
         let mut before = std::mem::take(&mut self.vms);
         let in_charge_s = sample.daemon.as_ref().map(|daemon| daemon.for_s);
-        // Another daemon counts from 0; one that only hung counts on.
+        // Another daemon counts from 0; a daemon that only hung counts on.
         let another = in_charge_s.is_some_and(|time| time < self.in_charge_s);
         self.in_charge_s = in_charge_s.unwrap_or(self.in_charge_s);
         for vm in &sample.vms {

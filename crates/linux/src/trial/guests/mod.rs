@@ -33,7 +33,7 @@ pub struct Pace {
     ring_0: bool,
 }
 
-/// What a guest's process is told first.
+/// The first order to a guest's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Order {
     /// Measure.

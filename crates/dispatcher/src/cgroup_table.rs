@@ -268,7 +268,7 @@ fn a_timer_of_parked_tasks_that_could_not_be_started_is_started_with_the_next_co
             [0, 1].map(|cpu| cgroup_table_started(cpu))
         }
     };
-    // Nobody is parked; somebody is, and to be looked at soon, or a moment ago.
+    // No task is parked; one is, and due soon, or was due a moment ago.
     assert_eq!(started([0, 1_005_000_000]), [0, 0]);
     assert_eq!(started([999_000_000, 0]), [0, 0]);
     assert_eq!(started([0, 800_000_000]), [0, 1]);

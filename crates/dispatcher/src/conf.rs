@@ -153,7 +153,7 @@ fn part_of(weight: u32, has: u32) -> u32 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskConf {
-    /// Slice, ns; 0: its pool's, else the host's default.
+    /// Slice, ns; 0: its pool's, or the host's default.
     pub slice: u64,
     /// Home pCPU plus 1; 0: none.
     pub home: i32,
@@ -165,8 +165,8 @@ pub struct TaskConf {
     pub allotment: Nanos,
     /// Its pool plus 1; 0: none.
     pub pool: u32,
-    /// What it takes of its core beside anybody, thousandths of the time alone, and in the upper bytes
-    /// its shares of waiting and missing, percent; 0: not known. [`corun_model::Demand`].
+    /// How long it takes beside any other vCPU, thousandths of the time alone, and in the upper bytes its shares of
+    /// waiting and missing, percent; 0: not known. [`corun_model::Demand`].
     pub demand: u32,
     /// May it be dormant while it runs, and do others go first after its slice?
     pub dormant: u32,
@@ -342,7 +342,7 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// `params` for a host with these pCPUs, of which some share cores and caches. VMs for which the policy has named
+    /// `params` for a host with these pCPUs, some of which share cores and caches. VMs for which the policy has named
     /// no mode are placed freely; no task has a cgroup, and settings that only some plans need are not looked at.
     pub fn of(params: &DispatcherParams, online: &PcpuSet, sharing: &Sharing) -> Self {
         Self {

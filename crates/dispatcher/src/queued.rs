@@ -106,7 +106,7 @@ impl Services for Host {
     }
 }
 
-/// A host of so many pCPUs with so many tasks that sleep, all in the cgroup that `group` says.
+/// A host of this many pCPUs with this many tasks that sleep, each in the cgroup that `group` gives.
 fn host(pcpus: u32, tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
     host_of((pcpus, pcpus), tasks, group)
 }

@@ -33,7 +33,7 @@ const OTHER: u32 = 8;
 enum When {
     /// As soon as an input of this kind and value has been read.
     Read(u32, u64),
-    /// As soon as so many inputs more have been read, of whatever kind.
+    /// As soon as this many more inputs have been read, of whatever kind.
     Inputs(u32),
 }
 
@@ -115,12 +115,12 @@ impl Services for Host {
     }
 }
 
-/// A host with so many vCPUs of [`VM`], each of which has run and waits.
+/// A host with this many vCPUs of [`VM`], each of which has run and waits.
 fn host(vcpus: u32) -> Native<Host> {
     host_of(PCPUS, vcpus)
 }
 
-/// The same on so many pCPUs.
+/// The same on this many pCPUs.
 fn host_of(pcpus: u32, vcpus: u32) -> Native<Host> {
     let knobs = Knobs {
         slice: 3_000_000,
@@ -306,8 +306,8 @@ fn a_full_table_is_looked_through_again_once_a_vm_has_ended() {
 /// Holds of the second hardware thread that have begun: a number that nothing else has.
 const BEGUN: u64 = 7_777;
 
-/// A host of cores of two hardware threads, which may be held for a millisecond, with so many vCPUs, of which the first
-/// runs on the second thread of the first core.
+/// A host of cores of two hardware threads, which may be held for a millisecond, with this many vCPUs, the first of
+/// which runs on the second thread of the first core.
 fn with_cores(tasks: u32, gives_way: bool) -> Native<Host> {
     let mut native = host(tasks);
     let plan = VmPlan::placed(VmId(0), Placement::Core);

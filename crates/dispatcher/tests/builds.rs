@@ -28,7 +28,7 @@ fn shape(pcpus: u32) -> Topology {
     shape.parse().unwrap()
 }
 
-/// Tasks on a host of so many pCPUs.
+/// Number of tasks on a host of this many pCPUs.
 fn tasks_on(pcpus: u32) -> usize {
     3 * pcpus as usize - 1
 }
@@ -345,7 +345,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         }
     }
 
-    /// The only pCPU that a task may run on, if so: then the kernel asks nobody for another.
+    /// The only pCPU that a task may run on, if there is only one: then the kernel does not call select_cpu.
     fn bound(&self, task: usize) -> Option<u32> {
         let mut allowed = self.native.peek(task).allowed.iter();
         let first = allowed.next()?;

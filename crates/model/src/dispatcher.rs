@@ -5,7 +5,7 @@ use crate::time::{MS, US};
 use crate::{Nanos, Parameter, Value};
 use serde::{Deserialize, Serialize};
 
-/// What the dispatcher is told about the host as a whole.
+/// The dispatcher's settings for the host as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DispatcherParams {
     /// How long a task may run while others wait for its pCPU, unless the policy says otherwise;

@@ -481,7 +481,7 @@ pub struct VmStatus {
 pub enum Wakers {
     /// Siblings, lately.
     Siblings,
-    /// Others: timers, devices, or nobody.
+    /// Others: timers, devices, or nothing.
     Others,
     /// Hardware hides it.
     Hidden,

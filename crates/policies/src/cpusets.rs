@@ -215,7 +215,7 @@ mod tests {
     use corun_model::{PcpuId, Quota};
     use proptest::prelude::*;
 
-    /// A group of vCPUs that weigh so much each, on these pCPUs.
+    /// A group of vCPUs of this weight each, on these pCPUs.
     fn vcpus(count: usize, weight: u64, allowed: &str) -> Vec<Bound> {
         let allowed = allowed.parse().unwrap();
         let most = 100;

@@ -249,7 +249,7 @@ mod tests {
         Quota { of, time }
     }
 
-    /// Who could use `most` hundredths of a pCPU.
+    /// A claim that could use `most` hundredths of a pCPU.
     fn claim(weight: u64, most: Nanos, quotas: &[Quota]) -> Claim<'_> {
         Claim {
             weight,

@@ -26,7 +26,7 @@ const PAUSE: Nanos = SEC;
 /// (chosen: a guest's kernel does something now and then, even if nobody uses it).
 const LITTLE: u64 = 32;
 
-/// Who counts when a host is divided, for all policies that divide it.
+/// Which VMs count when a host is divided, for all policies that divide it.
 pub(crate) fn constants() -> Vec<Parameter> {
     vec![
         Parameter::fixed(
@@ -110,7 +110,7 @@ struct Member {
     path: Vec<Cgroup>,
 }
 
-/// Who shares what within cgroups.
+/// Which members share what within cgroups.
 #[derive(Default)]
 struct Shares {
     /// Members that want to run.

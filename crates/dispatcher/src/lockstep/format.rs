@@ -264,7 +264,7 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         online: PcpuSet::from_words(std::array::from_fn(|at| word(5 + at))),
         pcpus: u32_at(bytes, 104),
         placement: u32_at(bytes, 108),
-        // Two halves each; in older files a word, of which the upper half was never used.
+        // Two halves each; in older files one word, whose upper half was never used.
         slice_timer: u32_at(bytes, 112) as u16,
         groups: (u32_at(bytes, 112) >> 16) as u16,
         gangs: u32_at(bytes, 116) as u16,

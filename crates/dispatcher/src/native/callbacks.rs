@@ -105,7 +105,7 @@ impl<S: Services> Native<S> {
         });
     }
 
-    /// `task`, running on `cpu`, lets others go first: `to`, which waits, or anybody. False: it goes on.
+    /// `task`, running on `cpu`, lets others go first: `to`, which waits, or any task. False: it goes on.
     pub fn yields(&mut self, now: Nanos, cpu: u32, task: usize, to: Option<usize>) -> bool {
         let to = self.inner.pointer_or_null(to);
         // SAFETY: `p` is a live task of this context, `to` is null or another one.
@@ -147,7 +147,7 @@ impl<S: Services> Native<S> {
         });
     }
 
-    /// The same in the midst of a callback on this thread: on another CPU, as it were.
+    /// The same during a callback on this thread: on another CPU, as it were.
     ///
     /// # Safety
     /// `task` must be a live task of the dispatcher whose callback it is.

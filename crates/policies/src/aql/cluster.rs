@@ -165,9 +165,9 @@ impl Rooms {
         left.map(|room| room.unwrap_or(0)).collect()
     }
 
-    /// Puts members into sockets of their cpusets, those with least choice first: each into the first one with room for
-    /// most of it, and, once all are full, into the one with most room. Who is beyond what a socket has moves on to another with
-    /// more room, so that others can have the sockets that nobody else may use.
+    /// Puts members into sockets of their cpusets, those with the least choice first: each into the first socket with
+    /// room for most of it, or, once all are full, into the one with most room. Then members of overfull sockets move
+    /// on to others with more room, so that room in sockets that only some members may use is used, too.
     fn bind(&mut self, mut bound: Vec<Member>) -> Vec<Vec<Member>> {
         let mut dealt = vec![Vec::new(); self.sockets.len()];
         let choice = |member: &Member| {

@@ -19,7 +19,7 @@ const fn plain(kind: Kind) -> Type {
     Type { kind, plus: false }
 }
 
-/// So many of each, one after another.
+/// Members: this many of each type, one after another.
 fn members(counts: &[(usize, Type)]) -> Vec<Member> {
     let types = counts.iter().flat_map(|&(count, of)| vec![of; count]);
     let member = |(task, of): (usize, Type)| Member {
@@ -31,7 +31,7 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
     types.enumerate().map(member).collect()
 }
 
-/// Sockets of so many pCPUs each.
+/// Sockets of this many pCPUs each.
 fn sockets(count: u32, pcpus: u32) -> Vec<PcpuSet> {
     let socket = |at: u32| (at * pcpus..(at + 1) * pcpus).map(PcpuId).collect();
     (0..count).map(socket).collect()
@@ -401,7 +401,7 @@ proptest! {
         prop_assert_eq!(busy, all.len().min((count * pcpus) as usize), "{:?}", made);
     }
 
-    /// Asked again, nobody moves.
+    /// Asked again, no vCPU moves.
     #[test]
     fn stable(types in prop::collection::vec(any_type(), 0..60), count in 1u32..4, pcpus in 1u32..9) {
         let counts: Vec<_> = types.iter().map(|&of| (1, of)).collect();

@@ -19,7 +19,7 @@ struct Known {
 pub struct Recogniser {
     /// In the order of their numbers; kept from period to period, so that nothing is built anew for them.
     vcpus: Vec<(TaskId, Known)>,
-    /// What the host told in the last period, of any vCPU; `None`: there was none yet.
+    /// What the host reported in the last period, of any vCPU; `None`: nothing yet.
     told: Option<Signals>,
 }
 

@@ -320,7 +320,7 @@ fn sleep(vcpu: &mut corun_model::TaskSeen) {
     vcpu.signals.io_events = Some(0);
 }
 
-/// What a policy says once it knows who does not want to run.
+/// What a policy says once it knows which vCPUs do not want to run.
 fn long_settled(policy: &mut dyn Policy, seen: &Snapshot) -> Plan {
     (0..5).for_each(|_| drop(settled(policy, seen)));
     ask(policy, seen)
@@ -346,7 +346,7 @@ fn one_that_sleeps_waits_in_a_pool_with_its_slice() {
     let plan = long_settled(&mut policy, &seen);
     let expected = [[(1, 2); 2].as_slice(), &[(90, 2); 6]].concat();
     assert_eq!(served(&plan), expected);
-    // With nobody else of its type there is no such pool: it waits where there is most room.
+    // With no other vCPU of its type there is no such pool: it waits where there is most room.
     seen.vms[1].vcpus[..2].iter_mut().for_each(sleep);
     let plan = long_settled(&mut policy, &seen);
     assert_eq!(served(&plan), [(1, 4); 8]);

@@ -105,7 +105,7 @@ fn below(level: u64, limit: u64) -> u32 {
 }
 
 impl Cursors {
-    /// Eq. 1 to 5: of a vCPU with these signals, in a VM with so many pause-loop exits.
+    /// Eq. 1 to 5, for a vCPU with these signals, in a VM with this many pause-loop exits.
     pub fn of(seen: &Signals, vm_exits: Option<u64>, limits: &Limits) -> Self {
         let io_int = share(seen.io_events.unwrap_or(0), limits.io_events);
         let con_spin = share(vm_exits.unwrap_or(0), limits.pause_exits);

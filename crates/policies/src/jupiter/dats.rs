@@ -33,7 +33,7 @@ pub(super) const NEUTRAL: u64 = Claim::NEUTRAL as u64;
 /// No vCPU falls below the mean weight by more than this factor.
 pub(super) const FLOOR: u64 = 8;
 
-/// No vCPU has more than so many times what it weighs by itself.
+/// No vCPU has more than this many times what it weighs by itself.
 pub(super) const CEILING: u64 = Claim::RANGE as u64;
 
 /// Per period, a vCPU that wants back what it gave gets this part of it: one in so many.
@@ -65,8 +65,8 @@ impl Bounds {
 
 /// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want
 /// more: these grow by `step` percent, unless the others would lose more than that. If no vCPU is
-/// depleted, or all are, and the VM has its share (`served`), the weights come back towards what
-/// they were at first. The sum stays.
+/// depleted, or all are, and the VM has its share (`served`), the weights come back towards what they were at first.
+/// The sum stays the same.
 pub(super) fn adjust(
     weights: &mut [u64],
     bounds: &[Bounds],

@@ -185,7 +185,7 @@ fn a_vm_of_which_too_much_is_expected_lends_nothing() {
     assert!((0..2).all(|vcpu| claim(&plan, vcpu).share == Claim::NEUTRAL));
 }
 
-/// Two VMs of which the first has twice as much.
+/// Two VMs, the first with twice as much.
 fn two_to_one() -> [Vec<Does>; 2] {
     [
         vec![(67, Doing::Ready, 20); 2],
@@ -207,7 +207,7 @@ fn ask_weighed(policy: &mut Jupiter, periods: u64, vms: &[Vec<Does>], weights: &
     each.last().unwrap()
 }
 
-/// Both have what they are entitled to, and nobody is hurried.
+/// Both have what they are entitled to, and neither is hurried.
 #[test]
 fn a_vm_without_a_weight_is_entitled_to_what_its_vcpus_weigh() {
     let mut policy = Jupiter::default();
@@ -220,9 +220,9 @@ fn a_vm_without_a_weight_is_entitled_to_what_its_vcpus_weigh() {
     }
 }
 
-/// A VM's own weight is all that counts against others; within, its vCPUs divide by theirs. The dispatcher
-/// multiplies shares by these, so that neutral ones are told.
-/// Two VMs in a slice of one pCPU beside a third one, on four pCPUs.
+/// A VM's own weight is all that counts against others; within, its vCPUs divide by theirs. The dispatcher multiplies
+/// shares by these weights, so the plan has neutral shares. Two VMs in a slice of one pCPU beside a third one, on four
+/// pCPUs.
 #[test]
 fn vms_are_entitled_to_what_their_quotas_leave_and_borrow_no_more() {
     let mut policy = Jupiter::default();
@@ -428,8 +428,8 @@ fn without_its_parts_it_asks_for_nothing_but_balance_and_neutral_claims() {
     }
 }
 
-/// Four VMs of one vCPU, of which two are entitled to three times as much as the others, on two pCPUs: a period in
-/// which they are there.
+/// Four VMs of one vCPU on two pCPUs, two of them entitled to three times as much as the others: a period with the
+/// vCPUs on the pCPUs `at`.
 fn heavy_and_light(number: u64, at: [u32; 4]) -> Snapshot {
     let mut seen = snapshot(2, &[1; 4]);
     seen.now = number * PERIOD;
@@ -459,7 +459,7 @@ fn a_swapped_vcpu_is_told_so_for_a_period() {
     assert_eq!(homes(&mut policy, &heavy_and_light(0, apart)), [None; 4]);
     let swapped = [Some(1), None, Some(0), None];
     for number in [1, 2] {
-        // A vCPU that has not gone there is told again.
+        // For a vCPU that has not gone there, the plan says so again.
         assert_eq!(homes(&mut policy, &heavy_and_light(number, apart)), swapped);
     }
     assert_eq!(
@@ -647,8 +647,8 @@ fn a_lender_that_jupiter_goes_off_for_is_still_owed_what_it_lent() {
     assert_eq!(policy.bank.totals(), (after, owed));
 }
 
-/// Beside a lender that sleeps nobody takes the borrower's pCPUs, and no slice of it ends: that it
-/// ran for more than its own is what shows that it wanted more.
+/// Beside a lender that sleeps no other VM takes the borrower's pCPUs, and no slice of it ends: only that it ran for
+/// more than its own shows that it wanted more.
 #[test]
 fn a_vm_that_runs_on_where_the_lender_sleeps_borrows() {
     let mut policy = Jupiter::default();
@@ -666,8 +666,8 @@ fn one_busy_thread() -> Vec<Does> {
     does
 }
 
-/// It idled and lent, and then has one thread that is busy for good. That one has a pCPU, and more of the VM's
-/// time is of no use to it: nobody's weight falls for its debt, and what it leaves it lends again.
+/// The VM idled and lent, and then has one thread that is busy for good. That thread has a pCPU, and more of the VM's
+/// time is of no use to it: no weight falls to repay the debt, and what the VM leaves it lends again.
 #[test]
 fn what_a_lender_cannot_use_does_not_come_back() {
     let mut policy = Jupiter::default();
@@ -799,8 +799,8 @@ fn who_leaves_time_to_all_is_entitled_to_what_others_leave() {
     assert_eq!(parts_after(&vms, 1), without);
 }
 
-/// None of the others wants more when a period ends, so that the sleeper has nobody to lend to. What it leaves is
-/// theirs all the same.
+/// None of the others wants more when a period ends, so that the sleeper has no VM to lend to. What it leaves is theirs
+/// all the same.
 #[test]
 fn what_a_sleeper_leaves_belongs_to_others_that_do_not_borrow() {
     let late = vec![(40, Doing::Waiting, 0); 2];
@@ -833,7 +833,7 @@ fn a_bucket_stays_full_while_who_owes_it_is_left_to_balance() {
 }
 
 /// Two of three VMs that compute are on one pCPU, and no swap could mend that. A sleeper that leaves all that it is
-/// entitled to takes no part in it: nobody is swapped with it, and its slice makes no sum larger.
+/// entitled to takes no part in it: no vCPU is swapped with it, and its slice makes no sum larger.
 #[test]
 fn what_a_sleeper_leaves_makes_no_conflicts() {
     for at in [0, 1] {
@@ -961,8 +961,8 @@ proptest! {
 
 proptest! {
     /// Whatever VMs do: the weights of each add up to what they always did, latencies stay within
-    /// their bounds, time is handed from one to another and not made, and a VM that Jupiter is off
-    /// for is told what balance would tell it.
+    /// their bounds, time is handed from one to another and not made, and a VM that Jupiter is off for gets the plan
+    /// that balance would give it.
     #[test]
     fn what_holds_whatever_vms_do(
         sizes in prop::collection::vec(1usize..5, 1..5),

@@ -111,7 +111,7 @@ mod tests {
 
     const T: Nanos = 250 * US;
 
-    /// A window of 5 ms, in each beat of which the task is in I/O for so long.
+    /// A window of 5 ms, in each beat of which the task is in I/O for this long.
     fn window(detector: &mut Detector, from: Nanos, io: Nanos) -> Nanos {
         let params = MigraterParams::default();
         for beat in 0..20 {

@@ -218,7 +218,7 @@ fn soon(params: &MigraterParams, vcpus: &[VcpuView], leaving: &[(TaskView, Why)]
         .collect()
 }
 
-/// Nobody has to leave: does an active vCPU have too many, and one that is just back none?
+/// No task has to leave: does an active vCPU have too many, and one that is just back none?
 fn spread(params: &MigraterParams, vcpus: &[VcpuView], tasks: &[TaskView]) -> Vec<Move> {
     let active = |view: &&VcpuView| left(view).is_some_and(|left| left >= params.worth);
     let part = tasks

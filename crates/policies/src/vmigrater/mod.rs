@@ -52,7 +52,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// For a guest with so many vCPUs, numbered from 0; more can [come](Core::heartbeat).
+    /// For a guest with this many vCPUs, numbered from 0; more can [come](Core::heartbeat).
     pub fn new(params: MigraterParams, vcpus: u32) -> Self {
         Self {
             params,

@@ -16,9 +16,9 @@ use corun_model::Nanos;
 /// A prediction from slices, the latest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// The median of the last so many.
+    /// The median of this many last slices.
     Median(usize),
-    /// The shortest of the last so many.
+    /// The shortest of this many last slices.
     Shortest(usize),
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use corun_model::time::{MS, US};
     use proptest::prelude::*;
 
-    /// What is lost with predictions from so many slices, on a host of two vCPUs per pCPU.
+    /// What is lost with predictions from this many slices, on a host of two vCPUs per pCPU.
     fn lost(slices: usize, lengths: &[Nanos]) -> Nanos {
         let params = MigraterParams {
             slices,

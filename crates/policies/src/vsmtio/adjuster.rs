@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is swapped is on two cores of one group, of which one is homogeneous.
+        /// Swapped vCPUs are on two cores of one group, one of which is homogeneous.
         #[test]
         fn swaps_are_between_cores(rates in prop::collection::vec(prop::collection::vec(0u32..=FULL, 0..6), 0..6)) {
             let cores: Vec<Rates> = rates.iter().enumerate().map(|(at, rates)| core(10 * at as u32, rates)).collect();

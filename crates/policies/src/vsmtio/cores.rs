@@ -119,7 +119,7 @@ impl Cookies {
         for cookie in all {
             let last = &mut self.last;
             let new = || {
-                // 31 bits, without 0: no daemon sees so many.
+                // 31 bits, without 0: more than a daemon ever sees.
                 *last = *last % (u32::MAX >> 1) + 1;
                 *last
             };

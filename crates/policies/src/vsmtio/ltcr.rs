@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 /// A speed-up of 1.
 pub const ONE: u64 = 1_000;
-/// After so many pairs of tests that failed, pauses begin (our reading).
+/// After this many failed pairs of tests, pauses begin (our reading).
 pub(super) const FAILS: u32 = 3;
 /// The longest pause, periods: 1.6 s of 100 ms (our reading).
 pub(super) const LONGEST_PAUSE: u32 = 16;
@@ -162,7 +162,7 @@ impl Ltcr {
         self.phase = if other { test } else { without };
     }
 
-    /// Did both kinds gain? `None`: it cannot be told.
+    /// Did both kinds gain? `None`: unknown.
     fn better(&self, seen: &Performance, bounds: &Bounds) -> Option<bool> {
         let cpu = speed_up(&self.base.cpu, &seen.cpu)?;
         let io = speed_up(&self.base.io, &seen.io)?;

@@ -234,7 +234,7 @@ impl VsmtIo {
         }
     }
 
-    /// The vCPUs of different cores that are to be swapped: two if a core needs it, else those that take turns.
+    /// The vCPUs of different cores that are to be swapped: two if a core needs it, otherwise those that take turns.
     fn swaps(&self, seen: &Snapshot) -> Vec<(TaskId, TaskId)> {
         let (on, may) = (self.by_core(), self.may_move(seen));
         let adjusts = self.params.adjuster;
@@ -248,7 +248,7 @@ impl VsmtIo {
         on: &[OnCore],
         may: impl Fn(TaskId, usize) -> bool,
     ) -> Option<(TaskId, TaskId)> {
-        // One that never runs is like nobody.
+        // A vCPU that never runs is compared with no other.
         let wanting = |on: &OnCore| {
             let wanting = on.iter().filter(|(_, vcpu)| vcpu.wanting.counts());
             wanting.map(|&(task, vcpu)| (task, vcpu.rate)).collect()

@@ -10,8 +10,8 @@ const PERIOD: Nanos = 100 * MS;
 /// What timeouts begin with.
 const TIMEOUT: Nanos = 200 * US;
 
-/// A period of two VMs with `vcpus` vCPUs each on as many hardware threads: the first retains for so
-/// many ms of it and comes back so often, the second computes.
+/// A period of two VMs with `vcpus` vCPUs each on as many hardware threads: the first retains for `retained` ms of it
+/// and comes back `kept` times, the second computes.
 fn period(number: u64, vcpus: usize, retained: u64, kept: u64) -> Snapshot {
     let mut seen = snapshot(1, &[vcpus, vcpus]);
     seen.host = HostSeen::of(format!("1n1l{}c2t", vcpus / 2).parse().unwrap());
@@ -255,8 +255,8 @@ fn retentions_count_however_they_end() {
     assert!(plan.pcpus.iter().all(|told| told.retention == shorter));
 }
 
-/// Two VMs whose vCPUs never halt for the host; those of the second were unhalted for so many percent of the time
-/// that they ran.
+/// Two VMs whose vCPUs never halt for the host; those of the second were unhalted for this percentage of the time that
+/// they ran.
 fn never_halting(number: u64, unhalted: Option<u64>) -> Snapshot {
     let mut seen = period(number, 4, 0, 0);
     for (vm, of) in seen.vms.iter_mut().enumerate() {
@@ -676,7 +676,7 @@ fn cores_are_filled_by_what_vcpus_weigh() {
 }
 
 /// What each vCPU had of so many periods, in per cent of a hardware thread, on this host: each hardware thread is
-/// shared equally by those at home there. `changes` snapshots: what a vCPU waits for it also retains.
+/// shared equally by those at home there. `changes` changes snapshots: time that a vCPU waits it also retains.
 fn shares(
     host: &str,
     vms: &[usize],
@@ -734,7 +734,8 @@ fn nor_where_cores_have_different_numbers_of_them() {
     alike(&shares("1n1l2c2t", &[1; 5], 1..61, |_, _| {}), 80, 6);
 }
 
-/// Whoever waited at first, and was I/O-bound for that: equals of different weights are divided as evenly as can be.
+/// Whichever vCPU waited at first, and was I/O-bound because of that: equals of different weights are divided as evenly
+/// as can be.
 #[test]
 fn who_began_later_does_not_say_how_weights_are_divided() {
     const WEIGHTS: [u32; 4] = [100, 150, 230, 70];
@@ -848,7 +849,7 @@ fn vcpus_that_never_run_take_no_core_from_those_that_do() {
     let mut busy: Vec<usize> = [0, 1, 4, 5].map(|at| homes[7][at].0).to_vec();
     busy.sort_unstable();
     assert_eq!(busy, [0, 1, 2, 3]);
-    // Nobody is moved back and forth.
+    // No vCPU is moved back and forth.
     assert_eq!(homes[6], homes[7]);
 }
 

@@ -230,7 +230,8 @@ mod tests {
         PERIOD * it.weight / all[usize::from(it.io)]
     }
 
-    /// What each had in the last 30 of 40 periods, in per cent of one hardware thread; `io`: who begins as I/O-bound.
+    /// What each had in the last 30 of 40 periods, in per cent of one hardware thread; `io`: which vCPUs begin as
+    /// I/O-bound.
     fn shares(weights: &[u64], io: &[usize]) -> Vec<u64> {
         let mut core = core(0, weights);
         io.iter().for_each(|&at| core[at].io = true);
@@ -482,7 +483,7 @@ mod tests {
             }
         }
 
-        /// Whatever vCPUs had, classes weigh what they did, and nobody is lost.
+        /// Whatever vCPUs had, classes weigh what they did, and no vCPU is lost.
         #[test]
         fn classes_weigh_what_they_did(
             of in prop::collection::vec((1u64..1000, 0u64..1000, 0u64..100, any::<bool>()), 0..12),

@@ -3,8 +3,8 @@
  * Core-scheduling cookies: vCPUs with different cookies do not share a core (prctl(PR_SCHED_CORE)).
  *
  * If the policy says that cookies matter (pcpu_conf.cookies), a vCPU gets a hardware thread only
- * while the SMT sibling idles, is held, or runs a vCPU with the same cookie. A vCPU whose cookie
- * has not been told yet shares a core with its sibling vCPUs only; host tasks run beside any task.
+ * while the SMT sibling idles, is held, or runs a vCPU with the same cookie. A vCPU whose cookie is
+ * not known yet shares a core with its sibling vCPUs only; host tasks run beside any task.
  *
  * So a vCPU may have to wait for a hardware thread that idles. No other vCPU overtakes it there.
  * The idle hardware thread is called when another task, or none, runs on the SMT sibling. And a

@@ -129,8 +129,8 @@ static inline bool core_borrow_beside(s32 cpu, s32 partner)
 }
 
 /*
- * `cpu` has no task of its own: it borrows one that waits for its SMT sibling, else one that waits
- * anywhere.
+ * `cpu` has no task in its own queue: it borrows one that waits for its SMT sibling, else one that
+ * waits anywhere.
  */
 static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 {

@@ -72,9 +72,9 @@ CALLED u32 some_wait(void)
 
 /*
  * Is the task on `cpu` to be interrupted for a look at other pCPUs? Not if there is nothing to
- * find: no task waits, and no core is shared whose tasks an idle core could part. An interruption
- * would end the polling of KVM for a halted vCPU. Hardware threads of cores under a plan do not
- * look.
+ * find: no task waits, and no idle core could take one of two tasks that share a core. An
+ * interruption would end KVM's polling for a halted vCPU. Hardware threads of cores under a plan do
+ * not look.
  */
 static inline bool balance_interrupts(struct cpu_ctx *c, s32 cpu, u64 now)
 {

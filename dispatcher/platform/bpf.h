@@ -383,10 +383,10 @@ static inline s32 raw_task_cpu(struct task_struct *p)
 }
 
 /*
- * Must `p` stay where it is for a moment (migrate_disable()), whatever its affinity says? That
- * changes only after it has been queued, and to move it before then is an error that ends the
- * scheduler (task_can_run_on_remote_rq() in Linux 6.12's ext.c). Since 6.14 the kernel does not
- * queue such a task here, unless asked to by the flag.
+ * Must `p` stay where it is for a moment (migrate_disable()), whatever its affinity says? That ends
+ * only after it has been queued, and moving it before then is an error that ends the scheduler
+ * (task_can_run_on_remote_rq() in Linux 6.12's ext.c). Since 6.14 the kernel does not queue such a
+ * task here, unless asked to by the flag.
  *
  * This very program counts once towards the pinning of the task that runs on this pCPU. If another
  * BPF program runs in the context of `p` elsewhere, `p` is passed over once though it could move.

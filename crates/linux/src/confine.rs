@@ -10,8 +10,8 @@
 //!   scheduler as well, perhaps for an innocent call (man 2 seccomp, man 7 capabilities, docs/security.md);
 //! - writing to files, except those that are open and those in its state directory; of the
 //!   directories of its sockets, it may only remove the sockets (man 7 landlock; not on kernels without Landlock).
-//!   Writing to files needs neither capabilities nor calls that could be refused: they belong to root, and so does the
-//!   daemon. An attacker who writes `|/var/lib/corun/x` to /proc/sys/kernel/core_pattern and then crashes has the
+//!   Writing to files needs neither capabilities nor calls that could be refused: the files belong to root, and so does
+//!   the daemon. An attacker who writes `|/var/lib/corun/x` to /proc/sys/kernel/core_pattern and then crashes has the
 //!   kernel run x with all rights.
 //!
 //! One thing needs more: the kernel shows core-scheduling cookies only to a process that may trace the VM's threads,

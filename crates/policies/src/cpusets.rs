@@ -71,7 +71,7 @@ fn most(claims: &[Bound], period: Nanos) -> Vec<Nanos> {
     loop {
         let mut given = 0;
         for short in short(claims, &groups, &free, period) {
-            // What was given just now may have bound others to these pCPUs, which could use other ones before: looks
+            // What was given just now may have left groups that could use other pCPUs before with none but these: looks
             // again.
             if given > 0 && bound_to(&short.pcpus, &groups, &free) != short.bound {
                 continue;

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 #[derive(Debug)]
 pub(crate) struct Filled {
     time: Nanos,
-    /// In the order in which they are full as the time grows.
+    /// In the order in which they become full as the time grows.
     each: Vec<Claims>,
     /// For each the sums of weight and room of those before it; at the end the sums of all.
     before: Vec<(u64, Nanos)>,

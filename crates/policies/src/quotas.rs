@@ -38,7 +38,7 @@ impl Claim<'_> {
 pub(crate) struct Whole(BTreeMap<u64, u64>);
 
 impl Whole {
-    /// Of `all`, given as weight and quotas each, which are in so many parts.
+    /// Sums up `all`, each given as weight and quotas, which are in this many parts of a host.
     pub fn of<'a>(all: impl Iterator<Item = (u64, &'a [Quota])>, parts: usize) -> Self {
         let mut whole = BTreeMap::new();
         if parts > 1 {
@@ -80,8 +80,9 @@ pub(crate) fn shares(
     shares
 }
 
-/// The most that each of so many could use of a period under their quotas: what it `claimed`, plus what the claims of
-/// those that share its quotas leave. [`Nanos::MAX`] stands for a claim that is not known, and so may be for all.
+/// The most that each of so many could use of a period under their quotas: what it `claimed`, plus what all claims
+/// under the same quotas leave of these. [`Nanos::MAX`] as a claim means that it is not known, so that nothing counts
+/// as left; as a result, that no quota holds.
 pub(crate) fn left<'a>(
     count: usize,
     quotas: impl Fn(usize) -> &'a [Quota],

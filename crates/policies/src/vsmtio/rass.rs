@@ -4,7 +4,7 @@
 //!
 //! At the end of each period the vCPUs of a core are ranked by their retention rates, the share of the period that they
 //! spent in retention. From the top of the ranking on they are I/O-bound, until both classes weigh as nearly the same
-//! as can be; each class has a hardware thread of the core, so that retention beside computing is the rule. Rates are
+//! as possible; each class has a hardware thread of the core, so that retention beside computing is the rule. Rates are
 //! in ten-thousandths.
 //!
 //! Our reading of ties: of vCPUs with equal rates, one that was I/O-bound stays so; of two cuts

@@ -3,14 +3,14 @@
  * A sibling waits for a vCPU that is ready, but has no pCPU: for cosched-demand (gang_demand.h).
  *
  * A vCPU that changes a page table has its siblings flush their TLBs, by an interrupt, and spins
- * until all have answered. A preempted sibling answers when its turn comes. KVM sees the interrupt
- * as it delivers it, in the sender's thread (crates/linux/bpf/awaited.bpf.c). That is concurrent
- * with the callbacks, one of which may be under way for the same vCPU on another pCPU. So nothing
- * is decided there: it only leaves a mark and makes the vCPU's pCPU pick again, which looks at the
- * mark. The urgent time is granted when the vCPU starts.
+ * until all have answered. A preempted sibling answers when its turn comes. A BPF program sees the
+ * interrupt when KVM delivers it, in the sender's thread (crates/linux/bpf/awaited.bpf.c). It is
+ * concurrent with the callbacks, one of which may be under way for the same vCPU on another pCPU.
+ * So it decides nothing: it only leaves a mark and makes the vCPU's pCPU pick again, which looks at
+ * the mark. The urgent time is granted when the vCPU starts.
  *
- * The callback under way may be the one that looks for a pCPU: then the vCPU is ready, and has none
- * yet. No pCPU is made to pick then; the callback that queues the vCPU looks for the mark
+ * The callback under way may be the one that looks for a pCPU: then the vCPU is ready, but has none
+ * yet, and no pCPU is made to pick. The callback that queues the vCPU looks for the mark
  * (gang_preempts_one()).
  */
 #ifndef CORUN_AWAITED_H

@@ -3,13 +3,13 @@
  * Core-scheduling cookies: vCPUs with different cookies do not share a core (prctl(PR_SCHED_CORE)).
  *
  * If the policy says that cookies matter (pcpu_conf.cookies), a vCPU gets a hardware thread only
- * while the SMT sibling idles, is held, or runs a vCPU with the same cookie. A vCPU whose cookie
- * has not been told yet shares a core with its sibling vCPUs only; host tasks run beside any task.
+ * while the SMT sibling idles, is held, or runs a vCPU with the same cookie. A vCPU whose cookie is
+ * not known yet shares a core with its sibling vCPUs only; host tasks run beside any task.
  *
- * So a vCPU may have to wait for a hardware thread that idles. No other vCPU overtakes it there. It
- * is called when another task, or none, runs on the SMT sibling. And a vCPU that runs there cedes
- * the core at the end of its turn, or at once if it is a guest (core.h): then no task starts on its
- * hardware thread before one has started on the other.
+ * So a vCPU may have to wait for a hardware thread that idles. No other vCPU overtakes it there.
+ * The idle hardware thread is called when another task, or none, runs on the SMT sibling. And a
+ * vCPU that runs on the SMT sibling cedes the core at the end of its turn, or at once if it is a
+ * guest (core.h): then no task starts on its hardware thread before one has started on the other.
  *
  * Looking at the SMT sibling and starting a vCPU are two steps: two hardware threads that do so at
  * the same moment do not see each other. Then the kernel's own core scheduling, from which cookies
@@ -23,11 +23,11 @@
 #include "retention.h"
 
 /*
- * How far into the queue of a hardware thread one looks (assumed: more than wait for one on hosts
- * that are of any use; what is further behind waits until some of these have run).
+ * How many tasks in the queue of a hardware thread are looked at (assumed: more than wait for one
+ * on any usable host; tasks further behind wait until some of these have run).
  */
 #define COOKIE_LOOK 32u
-/* The cookie of a vCPU that none has been told for: one for each VM. */
+/* The cookie of a vCPU whose own is not known yet: one for each VM, with its slot. */
 #define COOKIE_UNKNOWN 0x80000000u
 
 /* Do cookies matter on `cpu`? */
@@ -98,8 +98,8 @@ CALLED u32 cookie_admits_queued(struct task_struct *p TRUSTED, s32 cpu)
 
 /*
  * Runs on `cpu` the first task that waits for it and may start there. Behind a vCPU that may not,
- * only host tasks are considered: it would never get the core if vCPUs that may run beside the one
- * on the SMT sibling went first.
+ * only host tasks are considered: that vCPU would never get the core if others, which may run
+ * beside the SMT sibling's task, went first.
  */
 CALLED u32 move_admitted(s32 cpu)
 {
@@ -131,8 +131,8 @@ static inline bool cookie_waits(s32 cpu)
 }
 
 /*
- * Is the first task that waits for the SMT sibling of `cpu` kept out by the task that has `cpu`, or
- * last had it?
+ * Does the task that has `cpu`, or last had it, keep out the first task that waits for the SMT
+ * sibling?
  */
 CALLED u32 cookie_blocks(s32 cpu)
 {
@@ -196,8 +196,8 @@ CALLED u32 cookie_turn(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
 }
 
 /*
- * `cpu` idles: a task that waits for the SMT sibling may start. And a task that waits for `cpu` is
- * not kept out by a vCPU on the SMT sibling that is away from home, or whose slice is over.
+ * `cpu` idles: a task that waits for the SMT sibling may start. And if a task waits for `cpu`, a
+ * vCPU on the SMT sibling that is away from home, or whose slice is over, has to give way.
  */
 CALLED u32 cookie_idles(s32 cpu, u64 now)
 {

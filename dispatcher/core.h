@@ -9,10 +9,11 @@
  * (retention.h). A vCPU away from home is a guest: the first vCPU that has its home there takes the
  * hardware thread back at once.
  *
- * If there is a choice, the one among the first CANDIDATES in fair order goes first that gets along
- * best with what runs on the SMT sibling: cycle accounting says so, as far as vCPUs' demands are
- * known. It may overtake the first in order only if it is owed less by no more than a sleeper's
- * credit. Otherwise, a vCPU that gets along with none would wait until all others are done.
+ * If there is a choice, a hardware thread takes, of the first CANDIDATES in fair order, the task
+ * that gets along best with the one on the SMT sibling, by the vCPUs' demands (from cycle
+ * accounting) as far as they are known. It may overtake the first in order only if it is owed less
+ * by no more than a sleeper's credit. Otherwise, a vCPU that gets along with none would wait until
+ * all others are done.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H
@@ -44,8 +45,8 @@ static inline u64 demand_miss(u32 demand)
 }
 
 /*
- * What two vCPUs with these demands lose to each other on a core, as far as the choice between
- * candidates `a` makes a difference.
+ * What two vCPUs with these demands lose to each other on a core: only the terms that differ
+ * between candidates `a` for the same `b`.
  */
 static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
 {
@@ -58,7 +59,7 @@ static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
 
 /*
  * Which of the tasks that wait for `from` should run beside the SMT sibling of `cpu`? Returns its
- * id; 0: the first, for there is nothing to choose by.
+ * id; 0: the first in order, since there is no basis for a choice.
  */
 CALLED u32 best_match(s32 from, s32 cpu)
 {
@@ -128,8 +129,8 @@ static inline bool core_borrow_beside(s32 cpu, s32 partner)
 }
 
 /*
- * `cpu` has no task of its own: it borrows one that waits for its SMT sibling, else one that waits
- * anywhere.
+ * `cpu` has no task in its own queue: it borrows one that waits for its SMT sibling, else one that
+ * waits anywhere.
  */
 static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 {
@@ -182,8 +183,8 @@ RARE void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu
 	if (!shared(c->held_since))
 		return;
 	/*
-	 * The kernel may have put a task there that the dispatcher did not. A hold that ended while
-	 * no plan asked for cores, so that nobody looked, has no known length.
+	 * The kernel may have put a task there that the dispatcher did not. A hold whose end nobody
+	 * noticed, because no plan asked for cores then, has no known length.
 	 */
 	if (shared(c->held))
 		hold_count(c, false, now);
@@ -191,7 +192,7 @@ RARE void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu
 		fetch_add(c->holds.gave_way, 1);
 }
 
-/* `t` gets `cpu` or keeps it. On a host without cores CUR_* and demands are not needed. */
+/* `t` gets `cpu` or keeps it. CUR_* and demands are needed only where plans ask for cores. */
 INLINED void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 		       u64 now)
 {
@@ -218,8 +219,8 @@ static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32
 }
 
 /*
- * `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere,
- * another idle pCPU is called instead.
+ * `cpu`, which idled, has found work in its own queue: if it was called for a task that waits
+ * elsewhere, another idle pCPU is called instead.
  */
 static inline void core_pass_call(s32 cpu, struct cpu_ctx *c)
 {
@@ -293,7 +294,7 @@ static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, stru
 
 	if (held)
 		return hold_yields(c, cpu, fair || held == id_of(p), how & WAKE_AFAR, now);
-	/* `cur_is` is of a task that has just lost `cpu`, `p` perhaps. */
+	/* `cur_is` describes a task that has just lost `cpu`, perhaps `p` itself. */
 	if (!shared(c->runs))
 		return fair;
 	return fair || dormant_enough(c, now) ||

@@ -118,8 +118,8 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 
 /*
  * `t` starts on `cpu`, and ran on another pCPU last, if it ran at all. A pCPU that falls idle for a
- * moment takes any waiting task: if `cpu` shares its core, and no other task waits here, it looks
- * for an idle core as soon as this turn is over, see finds_idle_core().
+ * moment takes any waiting task: so if `cpu` shares its core, and no other task waits here, `cpu`
+ * looks for an idle core as soon as this turn is over (finds_idle_core()).
  */
 RARE void started_elsewhere(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
@@ -138,9 +138,9 @@ static inline bool is_changed(struct task_ctx *t, s32 cpu)
 }
 
 /*
- * `t` starts on `cpu`, where it was not queued by itself: it was pulled, and starts out of turn; or
- * it was `changed` while it ran, or throttled. In the latter cases all of its lead still counts: a
- * task may change its own affinity as often as it likes, and must not gain by it.
+ * `t` starts on `cpu`, where enqueue did not queue it: it was pulled, and starts out of turn; or it
+ * was `changed` while it ran, or throttled. In the latter two cases all of its lead still counts: a
+ * task may change its own affinity as often as it likes, and must not gain by that.
  */
 RARE void starts_unqueued(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			  bool changed)
@@ -178,8 +178,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	changed = is_changed(t, cpu);
 	if (occupancy_start(t, c, cpu, id_of(p)))
 		starts_unqueued(p, t, c, cpu, changed);
-	/* A task that was queued is active already. One that the kernel has not had queued since it
-	 * was interrupted has no place in the order to go on from. */
+	/* A task that was queued is active already. One that the kernel did not have queued when it
+	 * was interrupted has no place in the order from which to go on. */
 	if (!t->queued) {
 		activate_late(p, t);
 		t->rest = 0;
@@ -217,8 +217,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 }
 
 /*
- * `t` loses its pCPU, and wants to run on. If dispatch has named no task for a pCPU, the kernel
- * lets it idle, though it keeps a task for it.
+ * `t` loses its pCPU, and wants to run on. If dispatch names no task for a pCPU, the kernel lets
+ * the pCPU idle even if it keeps a task for it (kernel_keeps()).
  */
 static inline void interrupted(struct task_struct *p, struct task_ctx *t, u64 now)
 {
@@ -242,7 +242,7 @@ static inline void interrupted(struct task_struct *p, struct task_ctx *t, u64 no
 		kick(t->cpu, KICK_IDLE);
 }
 
-/* `t`, which ran, blocks; or it is taken off its pCPU to be changed, and queued at once. */
+/* `t`, which ran, blocks; or it is taken off its pCPU to be changed, and queued again at once. */
 static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	s32 cpu = t->cpu;
@@ -259,7 +259,7 @@ static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
 }
 
 /*
- * Blocking is handled here: the kernel's `quiescent` would tell the same, at the cost of one more
+ * Blocking is handled here: the `quiescent` callback would report the same, at the cost of one more
  * callback.
  */
 CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
@@ -324,7 +324,7 @@ KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 	if (!t)
 		return;
 	give_up_place(t);
-	/* Otherwise it would seem to have been ready all the time when it comes back. */
+	/* Otherwise it would seem, when it comes back, to have been ready all the time. */
 	enter(t, TASK_WAITING, raw_now());
 }
 
@@ -345,7 +345,7 @@ CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args
 	t->vm = NO_VM;
 }
 
-/* A sibling waits for `p`; in the kernel KVM tells of it (awaited.h). */
+/* A sibling waits for `p`; in the kernel, KVM's code reports that (awaited.h). */
 SIMULATED_CALLBACK(corun_flush_ipi, struct task_struct *p)
 {
 	struct task_ctx *t = callback_begin(OP_FLUSH_IPI, p, 0);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What keeps a task from having a pCPU for itself, as one number by which pCPUs are compared.
+ * How crowded a pCPU is: one number, by which placement compares pCPUs.
  *
  * The hardware threads of an SMT core share its units: two that compute have some 60 % of a core
- * each (125 % for two: `host.smt.yield` in docs/parameters.md has the source). So an idle pCPU is
- * worse beside a busy SMT sibling than on a core that idles, and better than one with a task to
- * wait for. The kernel's own schedulers look for idle cores first as well (select_idle_core() in
- * kernel/sched/fair.c, scx_select_cpu_dfl() in ext_idle.c).
+ * each (125 % for two: `host.smt.yield` in docs/parameters.md has the source). So an idle pCPU
+ * beside a busy SMT sibling is worse than one on an idle core, but better than a pCPU where a task
+ * already runs or waits. The kernel's own schedulers look for idle cores first as well
+ * (select_idle_core() in kernel/sched/fair.c, scx_select_cpu_dfl() in ext_idle.c).
  */
 #ifndef CORUN_CROWDING_H
 #define CORUN_CROWDING_H
@@ -14,7 +14,7 @@
 /* From this value on, the pCPU has tasks. */
 #define LOADED 2u
 
-/* `load`: of the tasks ready or running on the pCPU; `beside`: the SMT sibling has tasks. */
+/* `load`: sum over the tasks ready or running on the pCPU; `beside`: the SMT sibling has tasks. */
 static inline u64 crowding(u64 load, bool beside)
 {
 	if (!load)

@@ -3,7 +3,7 @@
  * Which task a pCPU runs next, in fair order.
  *
  * A pCPU whose task has left takes the next one of its own queue, else pulls one that waits
- * elsewhere (pull.h), else idles. If its task wants to go on, there are two questions more: is its
+ * elsewhere (pull.h), else idles. If its task wants to go on, two more questions decide: is its
  * turn over (turn.h), and is it owed less than the first waiting task?
  *
  * Gangs and SMT cores choose otherwise: dispatch_gangs.h, dispatch_core.h.
@@ -40,8 +40,9 @@ RARE u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
 }
 
 /*
- * May `t` have its pCPU before its time comes? With gangs it may, since tasks that are owed more
- * are stopped, or since siblings have called it; and with micro slices, when it is due.
+ * May `t` have its pCPU before it is the first in fair order? With gangs it may, because tasks that
+ * are owed more are stopped, or because siblings have called it; and with micro slices, when it is
+ * due.
  */
 static inline bool comes_early(struct task_ctx *t)
 {
@@ -49,9 +50,9 @@ static inline bool comes_early(struct task_ctx *t)
 }
 
 /*
- * How far does the clock of `cpu` advance with a task at `vtime` that gets it, early perhaps? No
- * further than to the first of those that wait, or they, and all that wake, would lose what they
- * are owed. One that weighs little is far ahead.
+ * How far does the clock of `cpu` advance when a task at `vtime` gets it, perhaps early? No further
+ * than to the first waiting task: otherwise the waiting tasks, and all that wake, would lose what
+ * they are owed. (A task of little weight that starts early is far ahead.)
  */
 CALLED u64 clock_reaches(s32 cpu, u64 vtime)
 {
@@ -98,9 +99,9 @@ static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 n
 }
 
 /*
- * `prev` keeps `cpu` for another slice, or for the rest of this one, and is charged up to now. If a
- * move from a queue was tried before, the kernel has unlocked the runqueue for it: `prev` may be of
- * another scheduling class by now, and counted nowhere. Hence the checks.
+ * `prev` keeps `cpu` for another slice, or for the rest of this one, and is charged up to now. If
+ * dispatch tried to move a task from a queue before, the kernel unlocked the runqueue for that:
+ * `prev` may be in another scheduling class by now, and counted nowhere. Hence the checks.
  */
 CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u64 now)
 {
@@ -118,7 +119,7 @@ CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u
 /*
  * `cpu` idles, unless a task has just been queued here. A callback that queues a task queues it
  * first and reads `idle` afterwards; here `idle` is written first and the queue read afterwards: at
- * least one of the two sees the other.
+ * least one of the two sees the other's write.
  */
 static inline void idles(s32 cpu, struct cpu_ctx *c)
 {
@@ -139,15 +140,16 @@ RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
  * In this order:
  *
  * 1. what is left of its turn is noted (turn.h);
- * 2. between turns, if a look is due, one that is pulled from a busier pCPU takes over;
- * 3. in the midst of a turn, one that woke and is owed more takes over;
- * 4. in the midst of a turn, with micro slices, one that is due takes over if `prev` is not, else
- *    `prev` goes on;
- * 5. the next of the queue takes over, unless `prev` may go on, wants to and is still the first;
+ * 2. between turns, if a look at other pCPUs is due, a task pulled from a busier one takes over;
+ * 3. in the midst of a turn, a task that woke and is owed so much more takes over;
+ * 4. in the midst of a turn, with micro slices, a task that is due takes over unless `prev` has
+ *    micro slices itself; else `prev` goes on;
+ * 5. the next in the queue takes over, unless `prev` may go on, does not let others go first, and
+ *    is still the first;
  * 6. `prev` may not go on: as if it had left;
- * 7. between turns, if a look is due, it leaves for an idle core if there is one, or for an idle
- *    pCPU if others wait here: the next of them takes over;
- * 8. else it goes on.
+ * 7. between turns, if a look is due, `prev` leaves for an idle core if there is one, or for an
+ *    idle pCPU if others wait here, the next of which takes over;
+ * 8. else `prev` goes on.
  */
 RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {
@@ -161,9 +163,10 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 	if (looks && pull_busy(cpu, 0, slice_of(prev), now))
 		return;
 	/*
-	 * For a move that fails the kernel unlocks the runqueue: a task that woke may have been
-	 * given this pCPU meanwhile (may_hand_over()). Should it be taken away again before it
-	 * runs, this pCPU idles: then it is to be called for `prev`, which is queued.
+	 * During a move that fails, the kernel unlocks the runqueue: a task that woke may have been
+	 * given this pCPU meanwhile (may_hand_over()). If that task is taken away again before it
+	 * runs, this pCPU idles, and `idle` must say so: `prev`, which is queued again, has it
+	 * called.
 	 */
 	if (ran && !shared(c->runs)) {
 		exchange(c->idle, 1);

@@ -2,7 +2,7 @@
 /*
  * Which task a hardware thread of a core runs next, where plans ask for cores (core.h): its own
  * vCPUs, then one borrowed from the SMT sibling or from elsewhere. A hardware thread may also be
- * held for a halted vCPU (retention.h), or have to idle since no waiting task may share the core
+ * held for a halted vCPU (retention.h), or have to idle because no waiting task may share the core
  * (cookie.h).
  */
 #ifndef CORUN_DISPATCH_CORE_H
@@ -82,7 +82,7 @@ RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, 
 		core_dispatch_or_keep(cpu, partner, c, prev, t, now);
 		return true;
 	}
-	/* Its task has just left: it was not idle before. */
+	/* `cpu` did not idle: its task has just left. */
 	if (!shared(c->idle) && cookie_blocks(cpu)) {
 		cookie_cede(cpu);
 		return true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which task a pCPU runs next on a host with gangs: the best by rank, of equal ranks the one that
- * is owed most (gang_pick.h). If no task may start, the pCPU idles, and looks again before any task
- * starves.
+ * Which task a pCPU runs next on a host with gangs: the one with the best rank; among equal ranks,
+ * the one that is owed most (gang_pick.h). If no task may start, the pCPU idles, and looks again
+ * before any task starves.
  */
 #ifndef CORUN_DISPATCH_GANGS_H
 #define CORUN_DISPATCH_GANGS_H
@@ -38,8 +38,9 @@ static inline u16 stays_as(u32 rank, struct task_ctx *t)
 }
 
 /*
- * Does `t`, which runs, let the best waiting task of its rank go first? If it yielded, however much
- * it is owed. Otherwise by fair order; of equals, the waiting one goes first (still_first()).
+ * Does `t`, which runs, let the best waiting task of its rank go first? If `t` yielded, it does,
+ * however much it is owed. Otherwise fair order decides; of equals, the waiting one goes first
+ * (still_first()).
  */
 static inline bool lets_first(struct task_ctx *t, struct gang_choice *best, struct cpu_ctx *c)
 {
@@ -63,8 +64,9 @@ static inline u32 rank_beside_woken(u32 rank, struct task_ctx *t, struct gang_ch
 }
 
 /*
- * Does the best waiting task, of the same `rank` as `t`, which runs, go first? Of urgent ones the
- * one that runs goes on, but a vCPU with a deadline (gang_asymmetric.h) waits for an earlier one.
+ * Does the best waiting task, of the same `rank` as `t`, which runs, go first? If both are urgent,
+ * `t` goes on, but a vCPU with a deadline (gang_asymmetric.h) lets one with an earlier deadline go
+ * first.
  */
 static inline bool equal_goes_first(struct task_ctx *t, u32 rank, struct gang_choice *best,
 				    struct cpu_ctx *c)
@@ -74,7 +76,7 @@ static inline bool equal_goes_first(struct task_ctx *t, u32 rank, struct gang_ch
 	return lets_first(t, best, c);
 }
 
-/* Has the slot ended in which `t` was dispatched? */
+/* Is `t` a vCPU of a strict VM whose time slot has ended? */
 static inline bool slot_is_over(struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);

@@ -3,9 +3,9 @@
  * What happens to a task from becoming ready to being queued.
  *
  * make_ready() gives a task a place (placement.h) and a virtual time by the clock there.
- * enqueue_at() queues it in fair order (fair.h), or with the rest of its turn (turn.h), and has its
- * pCPU interrupted if it should not wait for the next switch. park() queues it apart if its quota
- * is used up (quota.h).
+ * enqueue_at() queues it in fair order (fair.h), or with the rest of its turn (turn.h), and
+ * interrupts its pCPU if the task should not wait for the next switch. park() queues it apart if
+ * its quota is used up (quota.h).
  */
 #ifndef CORUN_ENQUEUE_H
 #define CORUN_ENQUEUE_H
@@ -25,11 +25,11 @@
 #include "turn.h"
 
 /*
- * `t`, which has waited, is more than `ahead` ahead of `here`, the clock of its pCPU. It may be if
- * that is no more than two of its turns cost: of a task that weighs little, or shares its VM's
- * weight with many, a single one costs much. If that were forgiven, it would have several times its
- * share by halting for a moment after each. Who has micro slices may have run as far ahead as they
- * let it (micro.h).
+ * `t`, which has waited, is more than `ahead` ahead of `here`, the clock of its pCPU. It may keep
+ * that lead up to the cost of two of its turns: for a task that weighs little, or shares its VM's
+ * weight with many, a single turn costs much. If that were forgiven, the task would get several
+ * times its share by halting for a moment after each turn. A task with micro slices may have run as
+ * far ahead as they allow (micro.h).
  */
 RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ahead)
 {
@@ -46,10 +46,11 @@ RARE void limit_lead(struct task_struct *p, struct task_ctx *t, u64 here, u64 ah
 
 /*
  * `t`, which did not want to run for `away` ns, is behind `here`, the clock of `c`, by more than a
- * credit. If that was for no longer than two of its turns, it keeps what it is owed for having been
- * ready, up to what two turns cost: with long slices it was for long, and had to wait for as long
- * again if that were forgotten whenever it halts for a moment. What others have run while it was
- * away it is not owed: by that the clock went on as fast as it does for all that is there now.
+ * credit. If it was away for no longer than two of its turns, it keeps what it is owed for having
+ * been ready, up to what two turns cost: with long slices it was ready for long, and would wait for
+ * as long again if that were forgotten whenever it halts for a moment. It is not owed what others
+ * ran while it was away: the clock advanced by that (assumed: as fast as with the load that is
+ * there now).
  */
 RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here,
 		    u64 away)
@@ -69,9 +70,9 @@ RARE void limit_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 }
 
 /*
- * `t`, which was ready all the time, has come from another pCPU to one whose clock is `here`: it is
- * a slice behind at most, or it would run for long before any task that wakes. One that a quota
- * kept waiting is owed no more than one that slept.
+ * `t`, which was ready all the time, has come from another pCPU to one whose clock is `here`. It
+ * may be a slice behind that clock at most: otherwise it would run for long before any task that
+ * wakes. A task that a quota kept waiting is owed no more than one that slept.
  */
 static inline void bound_lag(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 here)
 {
@@ -85,8 +86,8 @@ static inline void bound_lag(struct task_struct *p, struct task_ctx *t, struct c
 /*
  * `t`, placed on the pCPU of `c`, gets a virtual time by the clock there. Either it was `away` for
  * so many ns; or it was `ready` before and had to leave its pCPU: then all of its lead still
- * counts, or it would get more than its share by moving. Inlined, since a call costs each wake-up
- * more (docs/cost.md).
+ * counts, or it would get more than its share by moving. Inlined, since a call would add to the
+ * cost of each wake-up (docs/cost.md).
  */
 INLINED void arrive(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, bool ready,
 		    u64 away)
@@ -131,7 +132,10 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 		t->rest = 0;
 	}
 	activate(p, t);
-	/* What the hold cost is charged by what wants to run, this task included. */
+	/*
+	 * The hold is charged by the weights that want to run, this task's included: after
+	 * activate().
+	 */
 	if (!ready && t->held_since)
 		hold_end(p, t, now);
 	c = place(p, t, prev);
@@ -153,8 +157,8 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 		return;
 	}
 	/*
-	 * If no task of this scheduler runs there, dispatch may never have been called since it
-	 * went idle.
+	 * If no task of this scheduler runs there, `cpu` may idle without dispatch having been
+	 * called since, so that its `idle` is 0.
 	 */
 	if (with_cookies(cpu) && !shared(c->runs))
 		kick(cpu, KICK_IDLE);
@@ -194,9 +198,9 @@ static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct c
 
 /*
  * `t`, which woke, is owed more than the task that runs on its pCPU: may it be given that pCPU at
- * once, without going through the queue? Not if another task was just given it (`runs` is 0 then):
- * the two go in order. Nor if no task of this class runs there: other pCPUs cannot pull a task that
- * was handed over, and a task of a higher class may run for long.
+ * once, without going through the queue? Not if another task was just given the pCPU (`runs` is 0
+ * then): these two go in fair order. Nor if no task of this class runs there: other pCPUs cannot
+ * pull a task that was handed over, and a task of a higher class may run for long.
  */
 static inline bool may_hand_over(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c)
 {
@@ -238,9 +242,9 @@ static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 }
 
 /*
- * A quota of `t` is used up for another `wait` ns: until then it counts as not wanting to run. If
- * the kernel only takes it out of the queue to change it, as anybody may do any number of times, it
- * has been parked since it was first.
+ * A quota of `t` is used up for another `wait` ns: until then `t` counts as not wanting to run. If
+ * the kernel only took it out of the queue to change it, which a user may cause any number of
+ * times, the time since it was first parked goes on.
  */
 RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64 enq_flags)
 {

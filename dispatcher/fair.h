@@ -8,12 +8,12 @@
  * to their weights: the total is fixed, however many vCPUs the VM has. If tasks' cgroups are known,
  * the cgroups share (group.h), to any depth.
  *
- * Each pCPU has a clock, the highest virtual time that has started there in its turn, or that of
- * the last task that left the pCPU idle. What a task may carry to
- * another pCPU, or through a wait, is clamped around that clock on both sides (enqueue.h): no task
- * hoards time by waiting, though it keeps what it is owed for having been ready; a task that comes
- * with an advance is not locked out for longer than two of its turns cost, and it does not push the
- * clock so far that tasks which wake after it are.
+ * Each pCPU has a clock: the highest virtual time of a task that has started there in its turn, or
+ * of the last task when it left the pCPU idle. What a task may carry to another pCPU, or through a
+ * wait, is clamped around that clock on both sides (enqueue.h). No task hoards time by waiting,
+ * though it keeps what it is owed for having been ready. A task that comes with a lead is not
+ * locked out for longer than two of its turns cost, nor does it push the clock so far that tasks
+ * which wake after it are locked out.
  */
 #ifndef CORUN_FAIR_H
 #define CORUN_FAIR_H
@@ -49,7 +49,7 @@ static inline u32 fair_weight(struct task_struct *p, struct task_ctx *t)
 	return fair_shared(t, weight_of(p));
 }
 
-/* How fast the virtual time of `t` grows by its own weight; no bound is near. */
+/* How fast the virtual time of a task with this weight grows; far from any bound. */
 static inline u64 fair_own_rate(u64 weight)
 {
 	/* The usual case; a division costs more. */
@@ -115,7 +115,7 @@ static inline u32 fair_load_at(u64 rate)
 	return load ? (u32)load : 1;
 }
 
-/* Does only its own weight count for `t`, and neither a VM's nor a cgroup's? */
+/* Does only its own weight count for `t`, not that of a VM or a cgroup? */
 static inline bool fair_alone(struct task_ctx *t)
 {
 	return t->vm == NO_VM && !t->group;
@@ -132,13 +132,14 @@ static inline u64 fair_cost(u64 delta, u64 rate)
 {
 	if (delta > CHARGE_MAX)
 		delta = CHARGE_MAX;
-	/* In two parts, since the product of both may have more than 64 digits. */
+	/* In two parts, since the product of both may have more than 64 bits. */
 	return (delta >> 10) * rate / (RATE_ONE >> 10) + (delta & 1023) * rate / RATE_ONE;
 }
 
 /*
  * Charges `t`, which is running, for what it ran since it was last charged. If the clock of its
- * pCPU went on with it since (fair_clock_alone()), it has been charged by that for as long.
+ * pCPU has advanced with it since (fair_clock_alone()), that has charged it up to cur_since
+ * already.
  */
 static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 now)
 {
@@ -178,9 +179,10 @@ static inline u64 fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 }
 
 /*
- * The clock of `cpu`, `here`, or what has passed it: with gangs it stands still while a task that
- * is owed more is stopped (dispatch.h). A lead is reckoned from where others are by now, or who
- * halts for a moment would always go before them.
+ * The clock of `cpu`, `here`, or the running task's virtual time if that has passed it: with gangs
+ * the clock stands still while a task that is owed more is stopped (clock_reaches()). A lead is
+ * reckoned from where others are by now: otherwise a task that halts for a moment would always go
+ * before them.
  */
 static inline u64 gang_clock(struct cpu_ctx *cpu, u64 here)
 {
@@ -189,12 +191,12 @@ static inline u64 gang_clock(struct cpu_ctx *cpu, u64 here)
 
 /*
  * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock advances, to
- * `reached` at most. Not if the task may run out of turn, being urgent (gang_demand.h) or having a
- * deadline (gang_asymmetric.h), whether or not it is that which got it the pCPU, while other tasks
- * are there, nor if the clock `stands`: the task goes on with its turn (turn.h), or has the last
- * one that its quota allows, before those who are parked (quota.h). The clock tells where turns
- * begin. Otherwise each part of a turn would advance the clock, and a task that wakes would be
- * queued behind others that were there before it.
+ * `reached` at most. It does not while other tasks are there and `t` may run out of turn, being
+ * urgent (gang_demand.h) or having a deadline (gang_asymmetric.h), whether or not that got it the
+ * pCPU. Nor if the clock `stands`: `t` goes on with its turn (turn.h), or has the last one that its
+ * quota allows, ahead of parked tasks (quota.h). The clock tells where turns begin. Otherwise each
+ * part of a turn would advance it, and a task that wakes would be queued behind others that were
+ * there before it.
  */
 static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool stands,
 			      u64 reached, u64 now)
@@ -207,8 +209,8 @@ static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate,
 }
 
 /*
- * `t`, charged up to now, was the last task of `cpu`, and leaves: the clock catches up with it.
- * What it ran there was nobody else's, so that it owes nothing when it is back, however soon.
+ * `t`, charged up to now, was the last task of `cpu`, and leaves: the clock catches up with it. It
+ * took nothing from others by running alone, so it owes nothing when it comes back, however soon.
  */
 static inline void fair_clock_idles(struct task_ctx *t, struct cpu_ctx *cpu)
 {
@@ -218,8 +220,8 @@ static inline void fair_clock_idles(struct task_ctx *t, struct cpu_ctx *cpu)
 /*
  * `ns` of pCPU time as virtual time: what they cost a task of this `load` (NO_LOAD: none in
  * particular), or the one that runs on `cpu`, whichever is more; and `ns` at most. Where VMs share
- * many pCPUs, virtual time goes far slower than time (group.h), and a bound that meant milliseconds
- * would mean tenths of a second.
+ * many pCPUs, virtual time goes far slower than time (group.h): without this, a bound meant as
+ * milliseconds would come out as tenths of a second.
  */
 #define NO_LOAD ~0u
 static inline u64 fair_span(struct cpu_ctx *cpu, u32 load, u64 ns)
@@ -253,10 +255,10 @@ static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
 }
 
 /*
- * The task that runs on `cpu` has been alone there for a slice: the clock goes on with it, as with
- * each turn. What it ran is charged by the same rate, once and for all (fair_charge()): by another
- * one, of the moment at which the task is interrupted, it would be far ahead of the clock, or
- * behind, and with it all that wakes here.
+ * The task that runs on `cpu` has been alone there for a slice: the clock advances with it, as at
+ * the start of each turn. What the task ran is charged at the rate by which the clock went, once
+ * and for all (fair_charge()): at the rate of the moment at which it is interrupted, it would be
+ * far ahead of the clock, or behind it, and so would be every task that wakes here.
  */
 static inline void fair_clock_alone(struct cpu_ctx *cpu, u64 now)
 {

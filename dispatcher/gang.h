@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Gangs: the vCPUs of a VM, as far as when one of them runs depends on the others.
+ * Gangs: the vCPUs of a VM, where it depends on the others when one of them runs.
  *
  * Each VM has a mode (enum gang_mode), each mode a header:
  *
@@ -12,8 +12,8 @@
  *   asymmetric   gang_asymmetric.h   each vCPU has its own weight and rescheduling latency
  *
  * A mode decides by ranks: how much it wants a vCPU to run on a pCPU at a moment. gang_pick.h
- * chooses the best rank, and within a rank fair order decides. Run time is charged as usual, so
- * that what a gang gets out of turn it pays for later.
+ * chooses the best rank, and within a rank fair order decides. Run time is charged as usual, so a
+ * gang pays later for what it gets out of turn.
  *
  * Whatever the ranks, tasks that have been ready for STARVE_LIMIT run (starve.h).
  */
@@ -76,7 +76,7 @@ static inline bool has_gang(struct task_ctx *t)
 	return t->vm != NO_VM && with_gangs();
 }
 
-/* `t` as ranked on `cpu`; to be used in callbacks of `t` itself only. */
+/* `t`, to be ranked on `cpu`; to be used in callbacks of `t` itself only. */
 INLINED struct ranked ranked(struct task_ctx *t, s32 cpu, bool runs, u64 now)
 {
 	return (struct ranked){

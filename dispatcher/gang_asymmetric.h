@@ -7,12 +7,12 @@
  *
  * The weight scales the vCPU's share of the VM's weight (fair.h). The latency is a bound: a vCPU
  * that has been ready for this long is next, before all tasks whose deadline has not come; among
- * several, the one with the earliest deadline is. It counts from a wake-up, or from when the vCPU
- * lost its pCPU or, its slice being over, could have. The bound holds for as much run time in a
- * period as the policy has allotted to the vCPU, its entitlement, so that a vCPU that has had its
- * due out of turn waits like any other task, until its next period begins. Only a latency below the
- * neutral one is a promise: not every vCPU can be next within the latency that all have, and in
- * fair order each has its turn anyway.
+ * several, the one with the earliest deadline is. The latency counts from a wake-up, or from when
+ * the vCPU lost its pCPU, or could have lost it because its slice was over. The bound holds for as
+ * much run time in a period as the policy has allotted to the vCPU, its entitlement. So a vCPU that
+ * has used it up out of turn waits like any other task, until its next period begins. Only a
+ * latency below the neutral one is a promise: not every vCPU can be next within a latency that all
+ * have, and in fair order each has its turn anyway.
  *
  * A pCPU picks again when a slice ends. So a vCPU is next if its deadline comes before the end of
  * one more slice; if it is the one whose slice has ended, it goes on. Otherwise a vCPU that
@@ -21,14 +21,14 @@
  *
  * A vCPU that wakes preempts the running task if its deadline comes before that task's slice ends,
  * since the timer of another pCPU cannot be set from here; otherwise it waits. The latency also
- * scales the lead in virtual time with which a waking vCPU preempts at once: in Linux, that lead
- * (sched_wakeup_granularity) is the latency, one for all.
+ * scales the lead in virtual time that a waking vCPU needs to preempt at once (in Linux that lead,
+ * sched_wakeup_granularity, determines the latency, and is one for all tasks).
  *
  * The deadline is in t->urgent_at, by which gang_pick.h orders urgent tasks of all modes.
  *
  * Two things are counted for the policy: starts after the latency has passed, and the siblings that
  * woke a vCPU. The waker is the task that runs on the pCPU that the wake-up comes from: the sibling
- * itself if its IPI causes an exit, but whichever task was interrupted if hardware delivers IPIs.
+ * itself if its IPI causes an exit, but if hardware delivers IPIs, whichever task was interrupted.
  */
 #ifndef CORUN_GANG_ASYMMETRIC_H
 #define CORUN_GANG_ASYMMETRIC_H
@@ -55,8 +55,8 @@ static inline void asymmetric_weigh(struct task_struct *p, struct task_ctx *t, s
 }
 
 /*
- * How long `t` may still run in its period under the promise of its latency. If it runs, what it
- * has run since it was last charged counts too, in the period in which this is asked.
+ * How long `t` may still run in its period under the promise of its latency. If it runs, its run
+ * time since it was last charged counts too, all of it in the present period.
  */
 static inline u64 asymmetric_left(struct task_ctx *t, u64 allotment, u64 period, u64 now)
 {
@@ -114,8 +114,8 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 }
 
 /*
- * The slice of `t`, which runs and wants to go on, may be over: then it has a deadline as if it
- * lost its pCPU now. Not if it yielded: then it takes its place in fair order.
+ * The slice of `t`, which runs and wants to go on, may be over: then `t` gets a deadline as if it
+ * lost its pCPU now. It gets none if it yielded: then it takes its place in fair order.
  */
 static inline void asymmetric_slice_over(struct task_struct *p, struct task_ctx *t, struct gang *g,
 					 u64 now)
@@ -139,7 +139,7 @@ static inline void asymmetric_leave(struct task_struct *p, struct task_ctx *t)
 	t->urgent_at = 0;
 }
 
-/* `t` got a pCPU: its deadline is met, or it was late. */
+/* `t` got a pCPU: it has met its deadline, or is late. */
 static inline void asymmetric_turn(struct task_ctx *t, u64 now)
 {
 	if (t->urgent_at && before(t->urgent_at, now))
@@ -188,8 +188,8 @@ static inline void asymmetric_woken(struct task_ctx *t, u64 now)
 }
 
 /*
- * Should `t`, which is ready, be queued at home rather than where it is? Not if a sibling is there
- * already, or if the load there is higher.
+ * Should `t`, which is ready, be queued at its home rather than where it is? Not if a sibling is
+ * already at the home, or if the load there is higher.
  */
 static inline bool asymmetric_goes_home(struct task_struct *p, struct task_ctx *t)
 {

@@ -7,16 +7,16 @@
  * vCPU is urgent when a sibling has sent it an interrupt, since the sibling may be waiting for it.
  * It preempts the running task for a short time. Several urgent vCPUs on one pCPU take turns in the
  * order in which they became urgent, each for as long as it is urgent (should_delay_resched()
- * there). The urgent time adds up to a limit, and a vCPU that has run far ahead of the tasks that
- * run in their turn is not urgent any more: so no other task waits for long. The vCPU keeps that
- * lead while it is halted, and the clock of its pCPU does not advance with it. Otherwise the lead
- * would be lost at each wake-up, and a VM whose vCPUs wake each other all the time would have the
- * pCPU to itself. A vCPU that is alone on its pCPU keeps no task waiting, and gets no lead for
+ * there). Urgent time adds up, but to a limit only, and a vCPU that has run far ahead of the tasks
+ * that run in their turn is not urgent any more: so no other task waits for long. The vCPU keeps
+ * that lead while it is halted, and the clock of its pCPU does not advance with it. Otherwise the
+ * lead would be lost at each wake-up, and a VM whose vCPUs wake each other all the time would have
+ * the pCPU to itself. A vCPU that is alone on its pCPU keeps no task waiting, and gets no lead for
  * running.
  *
- * What counts as such an interrupt is what can be observed. The kernel reports a wake-up while a
- * sibling runs on the pCPU that it comes from. An interrupt to a vCPU that is ready, such as for a
- * TLB shootdown, shows in KVM only (awaited.h).
+ * Only interrupts that can be observed count. An interrupt to a halted vCPU shows as a wake-up from
+ * a pCPU on which a sibling runs. An interrupt to a ready vCPU, such as for a TLB shootdown, shows
+ * in KVM only (awaited.h).
  */
 #ifndef CORUN_GANG_DEMAND_H
 #define CORUN_GANG_DEMAND_H
@@ -43,7 +43,7 @@ static inline void demand_woken(struct task_ctx *t, struct gang *g, u64 now)
 		demand_boost(t, g, shared(g->conf->wake_boost), now);
 }
 
-/* `t` gets a pCPU: it is urgent if a sibling waited for that. */
+/* `t` gets a pCPU: it is urgent if a sibling waited for it. */
 static inline void demand_awaited(struct task_ctx *t, struct gang *g, u64 now)
 {
 	if (shared(t->awaited) && exchange(t->awaited, 0))
@@ -59,8 +59,8 @@ static inline u64 demand_ahead(struct gang *g)
 }
 
 /*
- * A vCPU that a sibling waits for is urgent since then, though it has no urgent time yet: that goes
- * into `r`, since ranks_before() goes by r->urgent_at.
+ * A vCPU that a sibling waits for is urgent from the moment the sibling began to wait, though it
+ * has no urgent time yet. That moment goes into r->urgent_at, by which ranks_before() compares.
  */
 static inline u32 demand_rank(struct ranked *r, struct gang *g, struct cpu_ctx *c)
 {

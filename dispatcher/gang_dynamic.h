@@ -5,13 +5,13 @@
  *
  * When a vCPU gets its turn in fair order while no vCPU of its VM leads, it becomes the leader:
  * each pCPU where a sibling waits is interrupted and runs that sibling next, whichever task is
- * first there. Siblings may run already (Algorithm 3 calls those that are "not currently
- * scheduled"). Slices differ, pCPUs are not reserved, and no task is kept waiting on purpose: no
- * fragmentation.
+ * first there. Siblings that run already are not called (Algorithm 3 calls those that are "not
+ * currently scheduled"). Slices differ, pCPUs are not reserved, and no task is kept waiting on
+ * purpose: so there is no fragmentation.
  *
- * A call holds until the leader's turn is over; it is answered once. If two gangs are called to one
- * pCPU, fair order decides and the other call stays. A sibling that was called is charged like any
- * other task: if gangs run out of turn, other tasks are ahead of them later.
+ * A call holds until the leader's turn is over; each sibling answers it once. If two gangs are
+ * called to one pCPU, fair order decides and the other call stays. A sibling that was called is
+ * charged like any other task: if gangs run out of turn, other tasks go before them later.
  *
  * How far out of turn may they run? Algorithm 3 switches in every sibling that is runnable; and the
  * paper has it that "this step only occurs when the scheduler normally selects the first vCPU
@@ -22,31 +22,31 @@
  *     most on its pCPU.
  *   - A task that woke, has not had a slice since, and would preempt the sibling by fair order, is
  *     interrupted once only, and for the shortest turn (SLICE_MIN). While it waits to go on, and
- *     once it is back, calls do not count beside it. What such a task is owed is bounded
- *     (limit_lag()), so it would lose for good the time that it waits for called siblings: a
- *     computing VM takes its pCPU back when another VM's vCPU halts, calls its siblings, and the
- *     vCPUs that the halted one had woken would wait for a slice, each time.
+ *     once it is back, calls on its pCPU do not count. What such a task is owed is bounded
+ *     (limit_lag()), so it would lose for good the time that it waits for called siblings. Example:
+ *     a vCPU wakes its siblings and halts; a VM that computes takes its pCPU back, calls its own
+ *     siblings, and each time those that had been woken would wait for a slice.
  */
 #ifndef CORUN_GANG_DYNAMIC_H
 #define CORUN_GANG_DYNAMIC_H
 
 #include "gang.h"
 
-/* The epoch of the call of the gang to `cpu`. */
+/* The epoch of the call by which the gang was last called to `cpu`. */
 static inline u32 *gang_target(struct gang *g, s32 cpu)
 {
 	return &g->ctx->target[opaque((u32)cpu) % MAX_PCPUS];
 }
 
-/* Was the gang started together, and is the time of that start not over yet? */
+/* Was the gang started together, and does that call still hold? */
 static inline bool gang_together(struct gang *g, u64 now)
 {
 	return before(now, shared(g->ctx->until));
 }
 
 /*
- * Does a vCPU of the VM in `slot`, one vCPU of which has `cpu`, wait on another pCPU that runs
- * none?
+ * A vCPU of the VM in `slot` runs on `cpu`: does another one wait on a pCPU that runs none of this
+ * VM?
  */
 CALLED u32 gang_waits_elsewhere(u32 slot, s32 cpu)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tells a gang what happens to its vCPUs: one wakes, is queued, starts, stops. The gang answers
- * whether the vCPU may preempt, for how long it may run, and when to check on it again.
+ * Tells a gang what happens to its vCPUs: that one wakes, is queued, starts or stops. The gang
+ * answers whether the vCPU may preempt, for how long it may run, and when to check on it again.
  *
  * The callbacks call these functions; the rules of each mode are in its header (gang.h). While no
  * plan asks for gangs (with_gangs()), all modes are GANG_NONE, and the state of an earlier plan's
@@ -185,8 +185,8 @@ RARE void gang_state(struct task_ctx *t, u32 state, u64 now)
 	struct gang g = gang_of(t);
 
 	/*
-	 * The VM is in another mode now: progress made there must not count if this mode comes
-	 * back.
+	 * The VM is in another mode now: progress made in that mode must not count if this one
+	 * comes back.
 	 */
 	if (!is_relaxed(&g))
 		relaxed_leave(t);
@@ -312,8 +312,7 @@ RARE bool gang_preempts_one(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 
 	if (g.mode == GANG_ASYMMETRIC)
 		return asymmetric_preempts(t, c) || fair;
 	if (g.mode == GANG_DEMAND)
-		r.awaited =
-		    shared(t->awaited); /* may have been set while it was being placed: awaited.h */
+		r.awaited = shared(t->awaited); /* may be set while `t` is placed: awaited.h */
 	rank = rank_of(&r);
 	if (g.vm && g.conf && g.mode == GANG_STRICT) {
 		runs = shared(c->cur_vm);

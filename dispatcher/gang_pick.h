@@ -56,7 +56,7 @@ static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
 	return rank_of(&r) >= RANK_ORDINARY;
 }
 
-/* gang_choice.stays: the task may stay; it may, and is back in the turn that it woke for. */
+/* gang_choice.stays: the running task may stay; it may, and is back in the turn it woke for. */
 #define STAYS 1u
 #define STAYS_WOKEN 2u
 
@@ -80,9 +80,9 @@ struct gang_choice {
 };
 
 /*
- * Is a task of this `rank` better than the best one found so far? Of urgent ones the first in time
- * is: the one that is urgent for longest, or has the earliest deadline. (On one pCPU the two are
- * compared with each other only where VMs of both modes are.)
+ * Is a task of this `rank` better than the best one found so far? Of two urgent tasks the one with
+ * the earlier `urgent_at` is: it has been urgent for longer, or has the earlier deadline. (These
+ * two are compared with each other only on a pCPU with VMs of both modes.)
  */
 static inline bool ranks_before(u32 rank, u64 urgent_at, struct gang_choice *best)
 {
@@ -99,8 +99,8 @@ static inline u64 look_again(struct gang *g, u64 now)
 	if (g->mode != GANG_STRICT)
 		return shared(g->conf->sample);
 	end = shared(slots.end);
-	/* Another pCPU opens the next one at this moment (strict_open_slot()): that it ends is not
-	 * known yet. */
+	/* Another pCPU is just opening the next slot (strict_open_slot()): its end is not known
+	 * yet. */
 	return before(now, end) ? end - now : SLICE_MIN;
 }
 
@@ -128,10 +128,11 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 }
 
 /*
- * A call does not count for a sibling that is this many slices of virtual time ahead (assumed).
- * While it is not, called siblings keep other VMs' vCPUs waiting: with two gangs and 32 slices, for
- * 0.2 s, after which one that was moved was owed a slice only (bound_lag()), and waited as long
- * again. With few, gangs start together all the same: those that are ahead wait for a moment.
+ * A call does not count for a sibling that is this many slices of virtual time ahead (assumed). As
+ * long as calls count, called siblings keep other VMs' vCPUs waiting. With two gangs and 32 slices
+ * they waited for 0.2 s; one that was then moved was owed a slice only (bound_lag()), and waited as
+ * long again. With few slices, gangs start together all the same: siblings that are ahead wait for
+ * a moment.
  */
 #define CALL_LEAD 4
 
@@ -183,10 +184,9 @@ static inline u16 interrupts_woken(struct task_ctx *t, struct gang_choice *best,
 }
 
 /*
- * No task that waits for `cpu` may start, so that it would idle. It tells each gang whose stopped
- * members wait there that it is to be had (gang_relaxed.h), until one goes on. vCPUs of other
- * stopped gangs do not count: else two gangs would keep each other waiting. Returns 1 if one goes
- * on.
+ * No task that waits for `cpu` may start, so `cpu` would idle. It offers itself to each gang whose
+ * stopped members wait there (gang_relaxed.h), until one gang goes on. vCPUs of other stopped gangs
+ * do not count: otherwise two gangs would keep each other waiting. Returns 1 if a gang goes on.
  */
 CALLED u32 spare_for_stopped(s32 cpu, u64 now)
 {

@@ -2,7 +2,7 @@
 /*
  * Relaxed co-scheduling: what VMware published of ESX ("Co-scheduling SMP VMs in VMware ESX
  * Server", 2008; "The CPU Scheduler in VMware ESX 4", 2010), in the words of Sukwong & Kim, EuroSys
- * 2011, §6. (Their strict co-scheduling, ESX 2, is the kind of gang_strict.h.)
+ * 2011, §6. (VMware's strict co-scheduling, ESX 2, is like that of gang_strict.h.)
  *
  * A vCPU makes progress while it runs or is halted; while it is ready, it makes none. Its lead is
  * how much more progress it has made than its slowest sibling. Leads are sampled every `sample`:
@@ -10,18 +10,20 @@
  *   relaxed      (ESX 4) a vCPU whose lead exceeds `stop` is stopped, alone, until its lead is
  *                below `resume`;
  *   relaxed-all  (ESX 3) then the whole VM is stopped. The vCPUs that lag start together when every
- *                pCPU where one of them waits would run it next, or as many others would idle; a
- *                vCPU that is ahead of them by `resume` or more stays stopped until it is not.
+ *                pCPU where one of them waits would run it next, or when another pCPU, which would
+ *                idle, stands in for it; a vCPU that is ahead of them by `resume` or more stays
+ *                stopped until it is not.
  *
  * A stopped vCPU keeps no pCPU: a pCPU that would idle takes a sibling that lags, even where
  * balance placement keeps siblings apart (joins_stopped() in pull.h). Otherwise, with few VMs, as
  * many pCPUs would idle as in strict co-scheduling, which is what VMware relaxed.
  *
- * In mode relaxed, a pCPU that would idle takes the slowest vCPU of any VM before others. All vCPUs
- * of a VM go at the pace of the one that waits for the most crowded pCPU, and a large VM always has
- * one there. What stopped vCPUs leave would go to small VMs, which are seldom stopped: of vCPUs
- * that are owed 0.29 of a pCPU, those of VMs of two had 0.50, those of VMs of sixteen 0.25. So it
- * is 0.38 and 0.27 (docs/contract.md has them as parts of what is owed).
+ * In mode relaxed, a pCPU that would idle takes a vCPU that is the slowest of its VM before others.
+ * All vCPUs of a VM go at the pace of the one that waits for the most crowded pCPU, and a large VM
+ * always has one there. Without this rule, the time that stopped vCPUs leave would go to small VMs,
+ * which are seldom stopped: where each vCPU is owed 0.29 of a pCPU, those of two-vCPU VMs got 0.50,
+ * and those of sixteen-vCPU VMs 0.25. With it they get 0.38 and 0.27 (docs/contract.md has them as
+ * parts of what is owed).
  *
  * ESX 4 still tries to start siblings together. After a stop, the slowest vCPU, when it gets its
  * turn, calls the siblings that wait, as in gang_dynamic.h; stopped siblings follow as soon as they
@@ -31,11 +33,11 @@
  * Entitlement comes first ("the ratio of the consumed CPU resources to the entitlement is used as
  * the priority of the world", "The CPU Scheduler in VMware vSphere 5.1"): in mode relaxed (ESX 4),
  * a call does not count for a vCPU that is ahead of a task that waits. And a vCPU that moves to
- * another pCPU keeps its virtual time, by what the clocks of both pCPUs say, within a slice of its
- * own of the new clock. Otherwise nothing would be left of a lead: stopped siblings leave pCPUs to
- * those that lag, which start there out of turn and advance the clock, and the next one would come
- * from there to a pCPU where another task runs as if it had had no time at all. With slices of 50
- * ms, one vCPU beside a VM of four had 0.34 of a pCPU, where each is owed 0.8.
+ * another pCPU keeps its virtual time, whatever the clocks of the two pCPUs say, but within a slice
+ * of its own of the new clock. Otherwise nothing would be left of a lead: stopped siblings leave
+ * pCPUs to those that lag, which start there out of turn and advance the clock; the next one would
+ * come from there to a pCPU where another task runs as if it had had no time at all. With slices of
+ * 50 ms, a single vCPU that competed with a VM of four got 0.34 of a pCPU, where each is owed 0.8.
  *
  * A vCPU that wakes up is not ahead of the slowest by more than `resume`: the lead that it gained
  * while halted is no progress that its siblings had a part in (our reading; the papers do not say).
@@ -135,7 +137,7 @@ static inline void relaxed_leave(struct task_ctx *t)
 	struct gang_vcpu *v = ctx ? gang_member(ctx, t->member) : NULL;
 
 	if (v) {
-		/* Who has the place next is not to be taken for as far behind as this one. */
+		/* The next vCPU in this place must not be taken for as far behind as this one. */
 		store(v->since, 0);
 		store(v->behind, 0);
 		store(v->id, 0);
@@ -145,9 +147,10 @@ static inline void relaxed_leave(struct task_ctx *t)
 
 /*
  * `t`, which is ready, comes to `c` with virtual time `vtime`, and keeps it within a slice of its
- * own of the clock there; of a lead also what calls are granted (call_lead() in gang_pick.h). A
- * slice of the task that runs there would be next to nothing where that one weighs much: all that
- * others owe it would be forgotten whenever they come.
+ * own of the clock there; a lead may be larger by what calls are granted (call_lead() in
+ * gang_pick.h). The slice is not reckoned by the task that runs there: where that task weighs much,
+ * it would be next to nothing, and all that others owe that task would be forgotten whenever they
+ * come.
  */
 static inline void relaxed_moved(struct task_ctx *t, struct cpu_ctx *c, u64 vtime)
 {
@@ -179,8 +182,8 @@ static inline void relaxed_state(struct gang *g, struct task_ctx *t, u32 state, 
 	if (t->state == TASK_READY) {
 		u64 lag = lag_of(v, now);
 
-		/* In this order: who looks in between misses the wait, instead of counting it
-		 * twice. */
+		/* In this order: a pCPU that looks in between misses the wait, instead of counting
+		 * it twice. */
 		store(v->since, 0);
 		store(v->behind, lag);
 		relaxed_release(v, now);
@@ -230,8 +233,8 @@ CALLED u32 relaxed_has_stopped(u32 slot)
 
 /*
  * Is `member` of the gang in this slot of the table the slowest of several, so that its siblings
- * may have to wait for it? In mode relaxed only: in mode relaxed-all, one that starts by itself
- * stops the whole VM the sooner.
+ * may have to wait for it? In mode relaxed only: in mode relaxed-all, a vCPU that starts by itself
+ * has the whole VM stopped the sooner.
  */
 CALLED u32 relaxed_is_slowest(u32 slot, u32 member, u64 now)
 {
@@ -327,8 +330,8 @@ CALLED u32 relaxed_stop_leaders(u32 slot, u64 now)
 }
 
 /*
- * relaxed-all: is `member`, which runs on `cpu`, too far ahead? Then the whole VM is stopped, and
- * earlier calls become void: true.
+ * relaxed-all: is `member`, which runs on `cpu`, too far ahead? Then stops the whole VM, makes
+ * earlier calls void, and returns true.
  */
 static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 now)
 {
@@ -351,7 +354,7 @@ static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 n
 }
 
 /*
- * The gang, stopped since `since`, goes on, except the members that are stopped on their own
+ * The gang, stopped since `since`, goes on, except the members that are stopped individually
  * because they are ahead.
  */
 static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
@@ -372,9 +375,9 @@ static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
 }
 
 /*
- * `cpu` agrees that the stopped gang may go on. If it is `spare`, it also agrees in place of one
+ * `cpu` agrees that the stopped gang may go on. If `cpu` is `spare`, it also agrees in place of one
  * other pCPU, from which it takes a vCPU that lags. If all other pCPUs where members wait have
- * agreed in this epoch, the gang goes on: true.
+ * agreed in this epoch, the gang goes on, and this returns true.
  */
 INLINED bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
 {
@@ -403,7 +406,7 @@ INLINED bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
 	return true;
 }
 
-/* Is this member stopped on its own, because it is ahead of those that lag? */
+/* Is this member stopped individually, because it is ahead of those that lag? */
 static inline bool relaxed_is_ahead(struct gang *g, struct gang_vcpu *v, u64 now)
 {
 	u64 lead = shared(v->stopped) ? lead_of(g, v, now) : 0;
@@ -437,9 +440,9 @@ static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool ne
 }
 
 /*
- * No task may start on the pCPU where the member behind `r` waits, whoever's they are. If its gang
- * is stopped and the member is ahead, the pCPU may take one that lags: true if the gang goes on for
- * that.
+ * No task at all may start on the pCPU where the member behind `r` waits. If its gang is stopped
+ * and the member is ahead, the pCPU may take a member that lags instead: returns true if the gang
+ * goes on because of that.
  */
 static inline bool relaxed_all_spares(struct gang *g, struct ranked *r)
 {

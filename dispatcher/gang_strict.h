@@ -5,21 +5,21 @@
  *
  * Time is cut into slots, the same on all pCPUs. When a slot begins, VMs with a ready vCPU are
  * served in turn: each VM that finds as many pCPUs without an owner as it has ready vCPUs gets them
- * for the slot; a VM that does not waits for a later slot, as Algorithm 1 looks for the first one
+ * for the slot; a VM that does not waits for a later slot, as Algorithm 1 looks for the first slot
  * with enough available pCPUs. Only pCPUs that a vCPU of the VM may use (affinity, cpusets) count;
  * if there are fewer of them than vCPUs, all of them are enough, and only part of the VM starts.
  *
  * The first VM that found too few is served first in the next slot, when all pCPUs are available.
- * No VM has a second slot before every ready VM has had its first, except on pCPUs that these leave
- * over: slots come in rounds, which last for no more slots than there are VMs. Without rounds, on a
- * host that cpusets divide into parts, the VM that is first in the table would have its part of the
- * host in each slot that begins with a VM of another part.
+ * No VM gets a second slot before every ready VM has had its first, except on pCPUs that those
+ * leave over: slots come in rounds, which last for no more slots than there are VMs. Without
+ * rounds, on a host that cpusets divide into parts, the VM that is first in the table would get its
+ * part of the host in each slot that begins with a VM of another part.
  *
- * A gang is the vCPUs that are ready: those that are halted need no pCPU, and other gangs that fit
- * beside it run in its slot (Ousterhout's processes of a task force that cannot run leave their
- * pCPUs to others, too). A sibling that wakes during the slot gets a free pCPU of its VM, or else a
- * pCPU without an owner, which its VM then owns; if there is none, it waits, since pCPUs assigned
- * for a slot stay with their owners.
+ * A gang consists of the vCPUs that are ready: those that are halted need no pCPU, and other gangs
+ * that fit beside it run in its slot (in Ousterhout's scheme, too, processes of a task force that
+ * cannot run leave their pCPUs to others). A sibling that wakes during the slot gets a free pCPU of
+ * its VM, or else a pCPU without an owner, which its VM then owns; if there is none, it waits,
+ * since pCPUs assigned for a slot stay with their owners.
  *
  * A pCPU with an owner runs no other VM's vCPU, and a pCPU without an owner runs none: pCPUs stay
  * idle while vCPUs wait (fragmentation), and a vCPU that wakes up waits for the next slot (priority
@@ -27,12 +27,12 @@
  * until the owner wants them. Host tasks that are not vCPUs run in fair order with the vCPUs of the
  * owner.
  *
- * Of the pCPUs that a VM could have, it gets those whose SMT sibling has no owner before others,
- * and among these those where its vCPUs are.
+ * Of the pCPUs that a VM could have, it gets first those whose SMT sibling has no owner, and among
+ * these first those where its vCPUs are.
  *
- * What one vCPU of a VM may use counts for all of them: where their affinities differ, a VM may own
- * a pCPU although none of the vCPUs that may run there is ready. The order of turns ignores
- * weights: all strict VMs get the same number of slots.
+ * A pCPU that one vCPU of a VM may use counts as usable for all of them: where their affinities
+ * differ, a VM may own a pCPU although none of the vCPUs that may run there is ready. The order of
+ * turns ignores weights: all strict VMs get the same number of slots.
  */
 #ifndef CORUN_GANG_STRICT_H
 #define CORUN_GANG_STRICT_H
@@ -59,7 +59,7 @@ static inline u32 strict_rank(struct gang *g, struct cpu_ctx *c)
 	return shared(g->conf->fill) ? RANK_FILL : RANK_NOT;
 }
 
-/* Is there no owner of the SMT sibling of `cpu`, or no SMT sibling? */
+/* Has `cpu` no SMT sibling, or one without an owner? */
 static inline bool strict_is_lone(s32 cpu)
 {
 	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
@@ -87,8 +87,8 @@ struct strict_free {
 };
 
 /*
- * Which pCPUs strict_take() takes: those where vCPUs of the VM are; those whose SMT sibling has no
- * owner.
+ * Which pCPUs strict_take() takes: only those where vCPUs of the VM are; only those whose SMT
+ * sibling has no owner.
  */
 #define TAKE_HERE 1u
 #define TAKE_LONE 2u
@@ -226,7 +226,8 @@ static inline u32 strict_next(u32 place, u32 first)
 
 /*
  * Has the VM of `g`, which has a gang_ctx, had none of the slots from `first` to the one that is
- * opened? Numbers wrap after some months: what is none of these is long ago, or never was.
+ * opened? Slot numbers wrap after some months: a number outside that range is long past, or never
+ * was.
  */
 static inline bool strict_waits_since(struct gang *g, u32 first, struct strict_free *free)
 {
@@ -244,7 +245,7 @@ static inline bool strict_turn(struct gang *g, struct strict_free *free)
 	return true;
 }
 
-/* Serves the VMs that are due in this round, from place `first` of the table around to it. */
+/* Serves the VMs that are due in this round, once around the table from place `first`. */
 CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
 {
 	u32 place = first;
@@ -313,8 +314,8 @@ static inline void strict_assign_all(struct strict_free *free, u64 now)
 }
 
 /*
- * Must the pCPU of `c` pick again, now that owners have changed? If it has an owner: unless a vCPU
- * of that VM runs there. If it has none: only if a vCPU of a strict VM runs there.
+ * Must the pCPU of `c` pick again, now that owners have changed? With an owner, it must unless a
+ * vCPU of that VM runs there. Without one, it must only if a vCPU of a strict VM runs there.
  */
 static inline bool strict_repicks(struct cpu_ctx *c)
 {
@@ -363,8 +364,8 @@ CALLED u32 strict_open_slot(s32 cpu, u64 now)
 		}
 		strict_assign_all(&free, now);
 		/*
-		 * Owners must be written before it is read which VM runs: a full barrier; see
-		 * strict_began().
+		 * A full barrier: owners must be written before strict_enforce() reads which VM
+		 * runs; see strict_began().
 		 */
 		raw_exchange(slots.opening, 1);
 		strict_enforce(cpu);
@@ -374,7 +375,8 @@ CALLED u32 strict_open_slot(s32 cpu, u64 now)
 }
 
 /*
- * A pCPU without an owner for `p`: its VM owns it for the rest of the slot. NO_PCPU: there is none.
+ * Finds a pCPU without an owner for `p`; the VM of `p` owns it for the rest of the slot. NO_PCPU:
+ * there is none.
  */
 CALLED s32 strict_claim(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 {
@@ -432,9 +434,9 @@ CALLED s32 strict_place(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 
 /*
  * A vCPU of `g` began to run on `cpu`. It may have been sent there in a slot that has ended since,
- * as an idle pCPU takes time to start it. The pCPU that opens a slot writes `owner`, then reads
- * which VM runs; this pCPU has written which VM runs, and now reads `owner`: at least one of them
- * sees the other's write.
+ * because an idle pCPU takes time to start it. The pCPU that opens a slot writes `owner`, then
+ * reads which VM runs; this pCPU has written which VM runs, and now reads `owner`: at least one of
+ * them sees the other's write.
  */
 static inline void strict_began(struct gang *g, struct cpu_ctx *c, s32 cpu)
 {
@@ -443,7 +445,8 @@ static inline void strict_began(struct gang *g, struct cpu_ctx *c, s32 cpu)
 }
 
 /*
- * A vCPU of `g` waits where it may not run: wakes the idle pCPUs that its VM owns to look for it.
+ * A vCPU of `g` waits where it may not run: wakes the idle pCPUs that its VM owns, so that they
+ * look for it.
  */
 static inline void strict_call_owned(struct gang *g)
 {

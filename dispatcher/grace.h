@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Grace: a task that goes on with its turn is not interrupted at once by what it wakes itself.
+ * Grace: a task that goes on with its turn is not interrupted at once by tasks that it wakes
+ * itself.
  *
- * Of a sender and its receivers, the receivers are mostly owed more: they sleep until there is
- * something for them to do, which is brief. By fair order each would interrupt the sender for each
- * message: two switches, of some microseconds each, for one of work (docs/cost.md, messages). So
- * once a turn has been interrupted, tasks that its own task wakes on its pCPU wait for GRACE, until
- * the timer has the pCPU look at its queue: meanwhile there is more for them to do. Who is woken in
- * an interrupt, or by a task on another pCPU, does not wait: the task that it interrupts has mostly
- * nothing to do with it. What the network delivers comes in interrupts, over loopback, too.
+ * Where one task sends and others receive, the receivers are mostly owed more: they sleep until
+ * there is something for them to do, and do it briefly. By fair order each would interrupt the
+ * sender for each message: two switches, of some microseconds each, for one microsecond of work
+ * (docs/cost.md, messages). So once a turn has been interrupted, tasks that its own task wakes on
+ * its pCPU wait for GRACE, until the timer has the pCPU look at its queue: meanwhile more work
+ * comes in for them. A task that is woken in an interrupt, or by a task on another pCPU, does not
+ * wait: the task that it interrupts has mostly nothing to do with it. What the network delivers
+ * comes in interrupts, even over loopback.
  *
- * Xen's credit scheduler has the same for all that wake, for a millisecond (sched_ratelimit_us).
+ * Xen's credit scheduler makes all tasks that wake wait like this, for a millisecond
+ * (sched_ratelimit_us).
  */
 #ifndef CORUN_GRACE_H
 #define CORUN_GRACE_H
@@ -36,8 +39,8 @@ static inline void grace_begins(struct cpu_ctx *c, u64 now)
 }
 
 /*
- * A task has woken that fair order would have interrupt the one that runs on `cpu`: does it wait
- * until the grace of that one ends?
+ * By fair order, a task that has woken would interrupt the one that runs on `cpu`: does it wait
+ * until the latter's grace ends?
  */
 static inline bool grace_puts_off(struct cpu_ctx *c, s32 cpu, u64 now)
 {

@@ -4,25 +4,25 @@
  *
  * The kernel's fair scheduler has a queue for each cgroup on each pCPU, and divides what a cgroup
  * gets among those of its members that want to run (kernel/sched/fair.c). Here every task is in one
- * queue with all others of its pCPU, and its weight is the product along its path: at each level
- * its part of the weights there that want to run (so does scx_flatcg of the kernel's
- * tools/sched_ext). A member counts from when its first task wants to run until its last one does
- * not.
+ * queue with all others of its pCPU, and its weight is a product over the levels of its path: at
+ * each level, its part of the weights there that want to run (as in scx_flatcg of the kernel's
+ * tools/sched_ext). A member counts from when its first task wants to run until its last one ceases
+ * to.
  *
- * A turn is charged by the mean of what wanted to run in the task's own cgroup meanwhile: siblings
- * often begin and cease to together, as at barriers, so that the moment at which a turn ends tells
- * little of it. Of the cgroups around that one the moment counts.
+ * A turn is charged by the mean, over the turn, of the weights that wanted to run in the task's own
+ * cgroup: siblings often begin and cease to together, as at barriers, so a snapshot at the end of
+ * the turn would tell little. For the cgroups that enclose it, that snapshot is used.
  *
- * What that leaves out. The kernel weighs by pCPU and by averages of the last 32 ms or so, this by
- * the whole host and the moment. And a cgroup weighs as much on
- * each pCPU as a task in the root cgroup with the same weight does, where the kernel divides its
- * weight among pCPUs: cgroups compare with each other as they do there, but tasks in the root
- * cgroup itself, which are the kernel's threads, count for as many times less as there are pCPUs.
- * Without that the weights of vCPUs would be tiny on large hosts, and all that is measured in
- * virtual time out of proportion.
+ * Differences from the kernel. It weighs by pCPU and by averages of the last 32 ms or so; this
+ * weighs by the whole host and the moment. And here a cgroup weighs as much on each pCPU as a task
+ * in the root cgroup with the same weight does, where the kernel divides the cgroup's weight among
+ * pCPUs. Cgroups compare with each other as they do there, but tasks in the root cgroup itself,
+ * which are the kernel's threads, weigh less by a factor of the number of pCPUs. Were a cgroup's
+ * weight divided here, too, the weights of vCPUs would be tiny on large hosts, and all that is
+ * measured in virtual time out of proportion.
  *
- * An idle cgroup weighs 3, as the kernel's WEIGHT_IDLEPRIO: a task that wakes beside it is soon
- * owed more.
+ * An idle cgroup (cpu.idle) weighs 3, as the kernel's WEIGHT_IDLEPRIO: a task that wakes beside its
+ * tasks is soon owed more than they are.
  */
 #ifndef CORUN_GROUP_H
 #define CORUN_GROUP_H
@@ -33,7 +33,7 @@
 #define RATE_MAX ((u64)RATE_ONE << 14)
 /* Bound of the active weight of a cgroup: keeps its product with a rate below 2^63. */
 #define GROUP_ACTIVE_MAX (1ull << 29)
-/* The most that own tasks of a cgroup are taken to weigh: as many as pCPUs, of weight 100. */
+/* No mean above this is believed: the weight of as many tasks as pCPUs, of weight 100 each. */
 #define MEAN_MOST ((u64)MAX_PCPUS * GROUP_NEUTRAL)
 
 /* The weight of `p` among the members of its cgroup. */
@@ -45,8 +45,8 @@ static inline u32 group_weight(struct task_struct *p)
 }
 
 /*
- * The sum of the weights in a cgroup that want to run. `mean`: what those of its own tasks are
- * taken to be; 0: what they are.
+ * The sum of the weights in a cgroup that want to run. `mean`: what its own tasks are taken to
+ * weigh together; 0: what they weigh now.
  */
 static inline u64 group_active(struct group_ctx *g, u64 mean)
 {
@@ -58,8 +58,8 @@ static inline u64 group_active(struct group_ctx *g, u64 mean)
 }
 
 /*
- * The weights of the own tasks of `g` that wanted to run times for how long they did, until `now`;
- * wraps. 0: unknown, since another CPU is adding up at this moment.
+ * The integral over time, until `now`, of the weights of the own tasks of `g` that wanted to run;
+ * wraps. 0: unknown, because another CPU is adding up at this moment.
  */
 static inline u64 group_sum(struct group_ctx *g, u64 now)
 {
@@ -73,7 +73,7 @@ static inline u64 group_sum(struct group_ctx *g, u64 now)
 	return sum + own * (now - since);
 }
 
-/* What wants to run in `g` changes `now`: what did so far is added up. */
+/* The weights that want to run in `g` change `now`: adds up those until now. */
 static inline void group_add_up(struct group_ctx *g, u64 now)
 {
 	u64 since = exchange(g->changed, 0);
@@ -95,9 +95,9 @@ static inline void group_charged(struct task_ctx *t, u64 now)
 }
 
 /*
- * The mean of what wanted to run of the own tasks of the cgroup of `t` in the last `ns`, since it
- * was last charged. 0: unknown; so is more than MEAN_MOST, which two CPUs that add up at once can
- * lead to.
+ * The mean weight of the own tasks of the cgroup of `t` that wanted to run in the last `ns`, since
+ * `t` was last charged. 0: unknown; a mean above MEAN_MOST, which two CPUs that add up at once can
+ * cause, counts as unknown.
  */
 static inline u64 group_mean(struct task_ctx *t, u64 ns, u64 now)
 {
@@ -146,7 +146,7 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 mean)
 		if (!own)
 			break;
 		active = group_active(g, level ? 0 : mean);
-		/* The member is one of them, whatever the counts are at this moment. */
+		/* The member itself wants to run, whatever the counts say at this moment. */
 		if (active < weight)
 			active = weight;
 		rate = rate * active / own;

@@ -2,18 +2,19 @@
 /*
  * No task waits for long where pCPUs idle.
  *
- * A pCPU that has nothing to run looks at what waits elsewhere (pull.h), and then sleeps: of tasks
- * queued after that it knows nothing until it is called. A task that wakes finds it by placement
- * (placement.h). Two kinds of tasks do not, and have it called:
+ * A pCPU that has nothing to run looks at what waits elsewhere (pull.h), and then sleeps: it does
+ * not see tasks that are queued after that, until it is called. A task that wakes finds an idle
+ * pCPU by placement (placement.h). For two kinds of tasks that do not, one has to be called:
  *
- *   - a task that is preempted, perhaps by a task that may run there only, or by one of a higher
- *     class (put_in_reach() in platform/bpf.h), is queued again where it was. As often as busy
- *     pCPUs look for busier ones, an idle pCPU is called for it: at once if its turn is over; if it
- *     was interrupted, when it has waited for longer than caches are worth. Most tasks that
- *     interrupt run for some microseconds (kworkers, interrupt threads);
- *   - a task that woke on a pCPU where nothing seemed to run and that does not answer, since a task
- *     of a higher class (SCHED_FIFO, SCHED_DEADLINE) has it, which a sched_ext scheduler is not
- *     told: it took that pCPU while it idled, or from a task that has been pulled away since.
+ *   - a task that is preempted, perhaps by a task that may run only there, or by one of a higher
+ *     class (put_in_reach() in platform/bpf.h), is queued again where it was. An idle pCPU is
+ *     called for it, no more often than busy pCPUs look for busier ones: at once if its turn is
+ *     over; if it was interrupted, when it has waited for longer than its warm caches are worth.
+ *     Most tasks that interrupt run for some microseconds (kworkers, interrupt threads);
+ *   - a task that woke on a pCPU where nothing seemed to run, but which does not answer because a
+ *     task of a higher class (SCHED_FIFO, SCHED_DEADLINE) has it. A sched_ext scheduler is not told
+ *     of that: the other task took the pCPU while it idled, or from a task that has been pulled
+ *     away since.
  */
 #ifndef CORUN_IDLE_H
 #define CORUN_IDLE_H
@@ -25,8 +26,8 @@
 #include "timer.h"
 
 /*
- * How long an interrupted task waits before another pCPU is called, ns: for as long the kernel
- * takes the caches of a task for warm (sysctl_sched_migration_cost).
+ * How long an interrupted task waits before another pCPU is called, ns: as long as the kernel takes
+ * a task's caches to be warm (sysctl_sched_migration_cost).
  */
 #define OFFER_AFTER 500000ull
 
@@ -56,9 +57,9 @@ RARE void call_any(struct task_struct *p, s32 cpu)
 }
 
 /*
- * Calls an idle pCPU other than `cpu` that may pull `p` from there, if there is one: preferably
- * with the same last-level cache, and of these one of an idle core. If a task of a higher class has
- * that one, any other. Is there one?
+ * Calls an idle pCPU other than `cpu` that may pull `p` from there: preferably with the same
+ * last-level cache, and among those one on an idle core. If a task of a higher class has that pCPU,
+ * calls any other. Returns whether there is one.
  */
 RARE bool call_other(struct task_struct *p, s32 cpu)
 {
@@ -84,14 +85,17 @@ RARE bool call_other(struct task_struct *p, s32 cpu)
 	}
 	if (best == NO_PCPU)
 		return false;
-	/* One that is about to idle does not answer yet, but comes. */
+	/* A pCPU that is about to idle does not answer yet, but will look at the queues. */
 	kick(best, KICK_IDLE);
 	if (!answers(best))
 		call_any(p, cpu);
 	return true;
 }
 
-/* `p` was queued on `cpu`: calls that if it idles, else another pCPU that does. Is there one? */
+/*
+ * `p` was queued on `cpu`: calls `cpu` if it idles, else another idle pCPU. Returns whether there
+ * is one.
+ */
 static inline bool call_idle(struct task_struct *p, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -105,7 +109,7 @@ static inline bool call_idle(struct task_struct *p, s32 cpu)
 
 /*
  * `t`, which lost `cpu`, was queued there again: is it time to call another pCPU for it? A task
- * that may run on `cpu` only does not use up this chance of other tasks.
+ * that may run on `cpu` only must not use up the chance of other tasks (offered_at).
  */
 RARE void offer(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {

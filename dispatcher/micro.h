@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Micro slices: short turns between others' long ones, instead of in a row.
+ * Micro slices: short turns, spread between the long turns of others instead of in a row.
  *
- * In fair order, a short slice by itself does not make a task run more often: beside slices of
- * 30 ms, a task with a slice of 5 ms is still owed most after it, so it has six slices in a row
- * before it is another task's turn. Here it has as much time, in more and shorter turns (vSlicer,
- * Xu et al., HPDC 2012). A task with micro slices (task_conf.micro) is due again as soon as the
- * time that it ran is its share, by weight, of the time since it was due: of two equal tasks after
- * a break as long as it ran, of four after a break three times as long. A task that is due goes
- * first on its pCPU; a task whose turn it interrupts has the rest of it afterwards (turn.h). After
- * a micro slice it is the turn of others, if any wait, however much is still owed. All are charged
- * as in plain fair order.
+ * In fair order, a short slice alone does not make a task run more often: beside slices of 30 ms, a
+ * task with a slice of 5 ms is still owed most after it, so it has six slices in a row before it is
+ * another task's turn. Here it gets as much time, in separate short turns (vSlicer, Xu et al., HPDC
+ * 2012). A task with micro slices (task_conf.micro) is due again as soon as the time that it ran is
+ * its share, by weight, of the time since it was due: with two equal tasks, after a break as long
+ * as it ran; with four, after a break three times as long. A task that is due goes first on its
+ * pCPU; a task whose turn it interrupts gets the rest of it afterwards (turn.h). After a micro
+ * slice it is the turn of others, if any wait, however much is still owed. All are charged as in
+ * plain fair order.
  *
- * So such a task has its share and no more. If it had to wait for longer than it should, it is due
+ * So such a task gets its share and no more. If it had to wait for longer than it should, it is due
  * sooner next time, by up to half a break. Fair order makes up for the rest, between the turns of
- * others: a task that is owed most has a turn before it is due, which does not count; and one that
- * has run far ahead is not due.
+ * others: a task that is owed most has a turn before it is due, which does not change when it is
+ * due; and one that has run far ahead is not due.
  *
  * Tasks with micro slices do not interrupt each other. Gangs and SMT cores have orders of their
  * own, without this.
@@ -27,7 +27,7 @@
 #include "platform/platform.h"
 #include "timer.h"
 
-/* How far into a queue one looks for tasks that are due (assumed, as TURN_LOOK). */
+/* How many tasks in a queue are looked at for one that is due (assumed, as TURN_LOOK). */
 #define MICRO_LOOK 32u
 /* A task that is this far ahead of its pCPU's clock is not due, ns: some long slices (assumed). */
 #define MICRO_LEAD 100000000ull
@@ -65,8 +65,8 @@ static inline bool lets_others(struct task_ctx *t)
 }
 
 /*
- * `t` waits for `cpu`, where a task runs: has `cpu` look at its queue now if `t` is due before its
- * timer fires.
+ * `t` waits for `cpu`, where a task runs: if `t` is due before the timer of `cpu` fires, has `cpu`
+ * look at its queue now.
  */
 RARE void micro_waits(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
@@ -86,7 +86,8 @@ static inline u64 due_of(struct task_struct *p, u64 vnow)
 }
 
 /*
- * When is the first of the tasks due that wait for `cpu`, whose clock says `vnow`? 0: none will be.
+ * When is the first of the tasks that wait for `cpu`, whose clock says `vnow`, due? 0: none will
+ * be.
  */
 CALLED u64 first_due(s32 cpu, u64 vnow)
 {

@@ -2,9 +2,8 @@
 /*
  * Which task occupies which pCPU: a task occupies the one it is queued or running on.
  *
- * The counts (tasks, their load, and sibling vCPUs per pCPU) are what placement looks at. They
- * change before the task itself moves, so that two CPUs placing siblings at the same time see each
- * other.
+ * Placement looks at the counts (tasks, their load, and sibling vCPUs per pCPU). They change before
+ * the task itself moves, so that two CPUs placing siblings at the same time see each other.
  */
 #ifndef CORUN_OCCUPANCY_H
 #define CORUN_OCCUPANCY_H
@@ -25,7 +24,7 @@ static inline u32 *siblings_counter(u32 slot, s32 cpu)
 
 /*
  * Counts one more vCPU of the VM in a slot of the table on `cpu`; returns how many siblings were
- * there. Takes only what it needs of a task, since other tasks' callbacks call it, too.
+ * there. Takes a slot rather than a task_ctx, since callbacks for other tasks call it, too.
  */
 RARE u32 siblings_add(u32 slot, s32 cpu)
 {
@@ -86,8 +85,7 @@ static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
 }
 
 /*
- * The load of `t`, on `c`, is `load` now: its VM's weight may be shared with other vCPUs than
- * before.
+ * The load of `t`, on `c`, is `load` now: the vCPUs that share its VM's weight may have changed.
  */
 static inline void occupancy_reload(struct task_ctx *t, struct cpu_ctx *c, u32 load)
 {
@@ -129,7 +127,7 @@ RARE void forget_incoming(struct cpu_ctx *c, s32 cpu)
 	occupancy_sub(&gone, cpu);
 }
 
-/* `t` starts on `cpu`, where it was `announced` (pull.h), or though it was queued elsewhere. */
+/* `t` starts on `cpu`, where it was `announced` (pull.h), or without that from another queue. */
 RARE bool occupancy_start_moved(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool announced)
 {
 	if (announced)

@@ -6,8 +6,8 @@
  *   fixed    its home pCPU (affinity-based scheduling);
  *   balance  as free, but no pCPU where a sibling vCPU is queued or running (Sukwong & Kim,
  *            "Is Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011, Algorithm 2). Siblings
- *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
- *            balanced: then all of them are open, as in the published code;
+ *            that are halted do not count. A VM with more ready vCPUs than pCPUs it may use cannot
+ *            be balanced: then all of them are open, as in the published code;
  *   pool     the pCPUs of its pool (pool.h);
  *   core     its home, a hardware thread of its core (others borrow it from there while they would
  *            idle: core.h); if it has none, any whose SMT sibling does not run another cookie
@@ -16,23 +16,23 @@
  *            as balance, but only pCPUs that are light: their load is at most a given percentage of
  *            the mean. If siblings are on all of these, one of them all the same (Kim et al.,
  *            "Demand-based coordinated scheduling for SMP VMs", ASPLOS 2013, and its published
- *            code): what is gained by not stacking is not worth waiting where many wait.
+ *            code): the gain from not stacking is not worth waiting where many wait.
  *
  * Affinity and cpusets always hold. Load is the weight of the ready and running tasks.
  *
  * A task that wakes stays on the pCPU where it was unless a move pays: because another pCPU idles,
  * or has less load with the task than that one has without it, or idles on a core of its own
- * (crowding.h). CFS weighs a wake-up in the same way (wake_affine()), and balance scheduling leaves
- * it to CFS to choose among the pCPUs without a sibling. To choose the least load would not do: a
- * vCPU's weight is a share of its VM's, which changes with each sibling that wakes. So hardly any
- * pCPU is the least loaded for longer than it takes to warm its caches.
+ * (crowding.h). CFS decides a wake-up in the same way (wake_affine()), and balance scheduling
+ * leaves it to CFS to choose among the pCPUs without a sibling. Always choosing the least load
+ * would not do: a vCPU's weight is a share of its VM's, which changes with each sibling that wakes.
+ * So hardly any pCPU stays the least loaded for longer than it takes to warm its caches.
  *
  * Among pCPUs that are equally good, those come first that share the last-level cache with the one
  * where the task was. A task that wakes leaves that cache only if no pCPU with it idles: it may run
  * for less time than it would take to fill another cache. A task that runs on and on is moved to an
  * idle core anywhere (pull.h). vCPUs that have not run yet begin at the cache of their VM. Each new
- * VM gets the next cache in turn, so that VMs spread, and siblings share a cache as far as there is
- * room.
+ * VM gets the next cache in turn, so that VMs spread out, while siblings share a cache as far as
+ * there is room.
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
@@ -111,9 +111,9 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 }
 
 /*
- * By how much more load `prev`, the pCPU that `t` was on last, may have than another one for `t` to
- * stay: by the load of `t`. If the difference is less, the other one would have more load than
- * `prev` as soon as `t` is there. A task that has not run yet has no reason to stay.
+ * How much more load than another pCPU `prev`, the one that `t` was on last, may have for `t` to
+ * stay: the load of `t`. If the difference is less, the other pCPU would have more load than `prev`
+ * as soon as `t` is there. A task that has not run yet has no reason to stay.
  */
 static inline u64 staying(struct task_ctx *t)
 {
@@ -122,7 +122,7 @@ static inline u64 staying(struct task_ctx *t)
 
 /*
  * The load with which `prev`, which has `load`, enters the comparison: at least 1 if it is not
- * idle, since nothing is better than an idle pCPU.
+ * idle, since no pCPU may be as good as an idle one.
  */
 static inline u64 load_staying(u64 load, u64 stay)
 {
@@ -149,9 +149,8 @@ static inline u32 llc_near(struct task_ctx *t, s32 prev)
 
 /*
  * least_loaded(): the least crowded pCPU that affinity and the mode admit. `stay`: the load by
- * which `prev` is favoured; if not 0, pCPUs that idle in the near last-level cache go before those
- * that idle elsewhere. Ties go to `prev`, then to the near last-level cache, then to the lowest
- * number.
+ * which `prev` is favoured; if not 0, idle pCPUs in the near last-level cache go before idle ones
+ * elsewhere. Ties go to `prev`, then to the near last-level cache, then to the lowest number.
  */
 #ifdef INDEXED
 /* Added to the ranks of pCPUs that are not in the near last-level cache. */
@@ -314,8 +313,8 @@ RARE bool is_light(struct task_struct *p, struct task_ctx *t, s32 cpu)
 
 /*
  * Load-conscious: the least loaded pCPU without a sibling if that is light, else the least loaded
- * one, which always is. `prev` is favoured only if it is light: a task that stayed by its own load
- * on one that is not would wait where many wait.
+ * one, which always is. `prev` is favoured only if it is light: otherwise a task that stays because
+ * of its own load would wait where many wait.
  */
 RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev, u64 stay)
 {
@@ -407,8 +406,8 @@ RARE s32 choose_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 }
 
 /*
- * Chooses a pCPU for `t` and makes it occupy that. The kernel has already put a task that may run
- * on one pCPU only there.
+ * Chooses a pCPU for `t` and makes `t` occupy it. A task that may run on one pCPU only is there
+ * already: the kernel has put it there.
  */
 INLINED struct cpu_ctx *place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
@@ -424,7 +423,7 @@ INLINED struct cpu_ctx *place(struct task_struct *p, struct task_ctx *t, s32 pre
 	return c;
 }
 
-/* Has `t` a pCPU, and is it not to go on on another one? */
+/* Has `t` a pCPU that it is not about to leave (TURN_MOVES)? */
 static inline bool is_settled(struct task_ctx *t)
 {
 	return t->cpu != NO_PCPU && t->over != TURN_MOVES;
@@ -432,8 +431,8 @@ static inline bool is_settled(struct task_ctx *t)
 
 /*
  * May `t` stay where it is? Its affinity may have changed, or what its VM's mode admits. If
- * load-conscious placement has put it beside siblings, that was on purpose; and while `t` runs,
- * under balance, it is rather the waiting sibling that should move.
+ * load-conscious placement has put it beside siblings, that was on purpose. And under balance, if
+ * `t` runs, it is rather the waiting sibling that should move.
  */
 RARE bool still_admitted(struct task_struct *p, struct task_ctx *t, bool runs)
 {

@@ -6,8 +6,8 @@
  * A vCPU under PLACE_POOL is queued on the pCPUs of its pool only, and its turns there are as long
  * as the pool says. The same holds for a thread that is not a vCPU if the policy names a pool for
  * it. Pools may change at any time: a task that waits on a pCPU that is not in its pool any more
- * has one more turn there and then moves. A pool none of whose pCPUs the vCPU may use is ignored
- * (placement.h: then all pCPUs that it may use are open).
+ * has one more turn there and then moves. If the vCPU may use none of the pool's pCPUs, the pool is
+ * ignored (placement.h: then all pCPUs that the vCPU may use are open).
  */
 #ifndef CORUN_POOL_H
 #define CORUN_POOL_H

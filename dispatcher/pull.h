@@ -2,19 +2,19 @@
 /*
  * Pulling: a pCPU with little to do takes a waiting task from one with much.
  *
- * An idle pCPU takes a task that waits elsewhere (work conservation). A busy one looks after 75 to
- * 100 % of knobs.balance_interval and up to a slice (looked_at()), between turns: for a pCPU with
- * so much more load that moving a task makes the two more alike; or else for one whose clock is
- * behind, whose tasks are thus owed more time than those here (fairness: five tasks on four pCPUs
- * take turns at being alone). "Owed more" means by at least half the interval and a slice, so that
- * tasks do not swing back and forth: within a turn, every waiting task falls behind by a part of
- * it.
+ * An idle pCPU takes a task that waits elsewhere (work conservation). A busy one looks at others
+ * between turns, after 75 to 100 % of knobs.balance_interval plus up to a slice (looked_at()). It
+ * looks for a pCPU with so much more load that moving a task makes the two more alike; or else for
+ * one whose clock is behind, so that its tasks are owed more time than those here (fairness: five
+ * tasks on four pCPUs take turns at being alone). "Owed more" means by at least half the interval
+ * and a slice, so that tasks do not swing back and forth: within a turn, every waiting task falls
+ * behind by a part of it.
  *
  * If no task waits there is nothing to pull, but SMT cores may be shared while other cores idle. So
  * a task that runs beside a busy SMT sibling leaves for an idle core, at the end of a turn and as
  * often as busy pCPUs look.
  *
- * A busy pCPU acts only on load that was there at its last look as well: a daemon that runs for a
+ * A busy pCPU acts only on load that was also there at its last look: a daemon that runs for a
  * moment, perhaps with the weight of dozens of vCPUs, is no lasting load. Nor does it take a task
  * whose turn was interrupted (turn.h): that task will have its pCPU back in a moment.
  *
@@ -32,19 +32,20 @@
 #include "slice.h"
 
 /*
- * How many tasks of another queue are looked at before giving up on it (assumed: with fewer, vCPUs
- * of one VM that may not come hide what is behind them, and each more is a cost of every look).
+ * How many tasks in another queue are looked at before giving up on it (assumed: with fewer, vCPUs
+ * of one VM that may not come hide what is behind them; each one more adds to the cost of every
+ * look).
  */
 #define PULL_LOOK 8
 /*
- * What numbers are multiplied by to scatter them: a prime near 2^32 divided by the golden ratio
- * (Knuth, The Art of Computer Programming 3, 6.4).
+ * A multiplier that scatters numbers: a prime near 2^32 divided by the golden ratio (Knuth, The Art
+ * of Computer Programming 3, 6.4).
  */
 #define SCATTER 2654435761u
 
 /*
- * A VM with more vCPUs than pCPUs that they may use cannot always be balanced. Its vCPUs take turns
- * where that makes stacking no worse.
+ * A VM with more vCPUs than pCPUs that they may use cannot always be balanced. Its vCPUs may be
+ * moved where that makes stacking no worse.
  */
 static inline bool stacking_no_worse(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
@@ -106,13 +107,13 @@ RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 /* Which of the tasks that wait on another pCPU may be pulled. */
 struct pull_rule {
 	u64 lighter_than; /* only tasks with less load; 0: any */
-	u64 before;   /* only tasks that are at an earlier virtual time after a turn, too; 0: any */
-	u32 only;     /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
-	u32 id;	      /* only this task; 0: any */
-	bool due;     /* `before`: only tasks that are less than a turn ahead of it */
-	bool idle;    /* no task that is here may start */
+	u64 before; /* only tasks that are still at an earlier virtual time after a turn; 0: any */
+	u32 only;   /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
+	u32 id;	    /* only this task; 0: any */
+	bool due;   /* `before`: only tasks that are less than a turn ahead of it */
+	bool idle;  /* the pCPU would idle otherwise: no task here may start */
 	bool slowest; /* only the slowest vCPU of a VM (gang_relaxed.h) */
-	bool fill;    /* also tasks that may start only where the pCPU would idle otherwise */
+	bool fill;    /* also tasks that may start only on a pCPU that would idle otherwise */
 	bool between; /* only tasks between turns, not interrupted ones (turn.h) */
 	bool apart;   /* only tasks whose cookie the core admits (cookie.h) */
 };
@@ -159,8 +160,8 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 	/*
-	 * Each word of the rule is read where it is needed, and the counts may have any value:
-	 * otherwise the verifier would follow each rule and each count separately (unranged()).
+	 * Each word of the rule is read where it is needed, and to the verifier the counts may have
+	 * any value: otherwise it would follow each rule and each count separately (unranged()).
 	 */
 	volatile struct pull_rule *rule = given;
 	u32 looked = (u32)unknown_zero();
@@ -201,9 +202,9 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 		break;
 	}
 	/*
-	 * None of the tasks seen may move anywhere: that holds for every pCPU, until a task comes
-	 * or leaves. A rule for a certain VM or task has skipped the other tasks, and so does not
-	 * know.
+	 * None of the tasks seen may move anywhere: no pCPU can pull them, until a task comes or
+	 * leaves. With a rule for a certain VM or task that is not known, since the others were
+	 * skipped.
 	 */
 	if (!rule->only && !rule->id && (fixed == looked || fixed == PULL_LOOK))
 		queue_is_fixed(from);
@@ -307,9 +308,10 @@ CALLED u32 relaxed_here(s32 cpu)
 }
 
 /*
- * Pulls any task that waits elsewhere, from the busiest pCPU first; where a vCPU in mode relaxed
- * ran last or waits, at first only one that siblings may have to wait for. Both goes are a loop,
- * since one more call between here and lag_most() is too deep for Linux 6.12.
+ * Pulls any task that waits elsewhere, from the busiest pCPU first. If a vCPU in mode relaxed ran
+ * last on `cpu` or waits there, the first go takes only a vCPU that siblings may have to wait for,
+ * the second any. The two goes are a loop, since one more call between here and lag_most() is too
+ * deep for Linux 6.12.
  */
 CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 {
@@ -349,7 +351,7 @@ CALLED u32 pull_owner(s32 cpu)
 		u32 here = gang_here(&g, i);
 
 		/*
-		 * A vCPU on a pCPU that its VM owns stays there, unless it shares that with a
+		 * A vCPU on a pCPU that its VM owns stays there, unless it shares that pCPU with a
 		 * sibling.
 		 */
 		if (i == cpu || !other || here < (strict_owns(&g, other) ? 2u : 1u))
@@ -375,9 +377,9 @@ INLINED bool pull_idle(s32 cpu)
 
 /*
  * Pulls a task from the busiest pCPU that makes the loads of both more alike, as they are now and
- * as they were at the last look. What is pulled runs at once: it must be about to have its turn
- * there, no more than a turn of its own ahead, or tasks that weigh little, of which one always
- * fits, would have a turn for each move.
+ * as they were at the last look. A pulled task runs at once. So it must be about to have its turn
+ * where it waits, no more than a turn of its own ahead: otherwise tasks that weigh little, one of
+ * which always fits, would gain a turn by each move.
  */
 static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 {
@@ -399,9 +401,9 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 }
 
 /*
- * Pulls a task from a pCPU with more load whose clock is behind, as one was at the last look: tasks
- * there are owed more. `awake`: number of tasks here that are known to have just woken, and may
- * stay for a moment only.
+ * Pulls a task from a pCPU with more load whose clock is behind, if one was at the last look, too:
+ * tasks there are owed more. `awake`: number of tasks here that are known to have just woken, and
+ * may stay for a moment only.
  */
 static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule, u32 awake, u64 now)
 {
@@ -421,8 +423,8 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 }
 
 /*
- * `t` runs on `cpu`, alone: does it share the core while another core idles? A vCPU that has a home
- * at the moment (gang_asymmetric.h) stays, since it would come back.
+ * `t` runs on `cpu`: is it alone there, but shares the core, while another core idles? A vCPU that
+ * has a home at the moment (gang_asymmetric.h) stays, since it would come back.
  */
 RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
 {
@@ -433,8 +435,8 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 }
 
 /*
- * `t` runs on `cpu` and goes before all that wait there: does it go on on a pCPU that idles, to
- * which they may not go, or they would have been pulled?
+ * `t` runs on `cpu` and goes before all that wait there: should it continue on an idle pCPU, to
+ * leave `cpu` to them? (They may not go there themselves, or they would have been pulled.)
  */
 RARE bool makes_room(s32 cpu, struct task_struct *p, struct task_ctx *t)
 {
@@ -450,9 +452,10 @@ RARE bool makes_room(s32 cpu, struct task_struct *p, struct task_ctx *t)
 
 /*
  * When the interval begins after which `cpu`, where turns of `slice` ns end, looks next: up to a
- * quarter of it sooner than now (assumed), by no pattern, for turns have one. If a look always came
- * at the same place of it, it would see the same task wait each time. It looks at ends of turns; if
- * these are longer than that quarter, a look is up to a slice later, or always at the same one.
+ * quarter of the interval sooner than now (assumed), without a pattern, because turns have one. If
+ * looks always came at the same place in that pattern, each would see the same task wait. Looks
+ * come at ends of turns; if turns are longer than that quarter, a look is put off by up to a slice,
+ * or it would always come at the same one.
  */
 static inline u64 looked_at(s32 cpu, u64 slice, u64 now)
 {
@@ -478,7 +481,7 @@ CALLED u32 pull_busy(s32 cpu, u32 awake, u64 slice, u64 now)
 	store(c->balanced_at, looked_at(cpu, slice, now));
 	if (!pull_load(cpu, c, &rule))
 		return pull_owed(cpu, c, &rule, awake, now);
-	store(c->behind, 0); /* the last look's finding about clocks is void now */
+	store(c->behind, 0); /* what the last look found about clocks is void now */
 	return true;
 }
 

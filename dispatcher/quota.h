@@ -5,20 +5,20 @@
  * In each period, all tasks of a cgroup and of its descendants may together use a given amount of
  * pCPU time. Before a turn begins, it takes its time from all quotas that apply, QUOTA_TURN at
  * most, and gives back what it did not need: the kernel's fair scheduler hands out its quotas in
- * the same way (kernel/sched/fair.c, sched_cfs_bandwidth_slice). Time that was used beyond that,
- * until the timer fired or the switch was done, is owed and comes off the next periods. Time that
- * is left over may be saved up to the burst.
+ * the same way (kernel/sched/fair.c, sched_cfs_bandwidth_slice). Time used beyond that, until the
+ * timer fires or the switch is done, is owed and comes off the next periods. Time that is left over
+ * may be saved, up to the burst.
  *
- * A task that wants to run when nothing is left is parked: it goes to a queue from which nothing is
- * dispatched, of the pCPU where that was found out, and counts as not wanting to run. Once there is
- * something left, a timer of that pCPU moves it to where it was to be queued, and counts it there:
- * otherwise, whatever looks at which tasks are ready, such as time slots (gang_strict.h), would
- * miss it until it runs. A task that is queued already when its quota runs out gets one turn, as
- * short as turns can be, and is parked after it: only a task's own callbacks can take it out of a
- * queue.
+ * A task that wants to run when nothing is left is parked: the pCPU that finds this out puts it
+ * into a separate queue of its own, from which nothing is dispatched, and the task counts as not
+ * wanting to run. Once something is left again, a timer of that pCPU moves it to where it was to be
+ * queued, and counts it there: otherwise, code that looks at which tasks are ready, such as time
+ * slots (gang_strict.h), would miss it until it runs. A task that is queued already when its quota
+ * runs out gets one turn, as short as turns can be, and is parked after it: only a task's own
+ * callbacks can take it out of a queue.
  *
- * A quota is not a way to stop a task for good: after PARK_MAX it has a short turn all the same, or
- * sched_ext's watchdog would take it for forgotten, which sees it as ready all the time.
+ * A quota cannot stop a task for good: after PARK_MAX the task has a short turn all the same,
+ * because sched_ext's watchdog, to which it is ready all the time, would take it for forgotten.
  */
 #ifndef CORUN_QUOTA_H
 #define CORUN_QUOTA_H
@@ -33,21 +33,21 @@
 #define QUOTA_TURN 5000000ull
 /* Longest time parked, ns. */
 #define PARK_MAX (WATCHDOG / 5 * 2)
-/* How many tasks one timer looks at at most; the rest follow a moment later. */
+/* How many parked tasks one timer looks at, at most; the rest follow a moment later. */
 #define RELEASE_MOST 128
 /*
- * A timer that is so late, ns, was never started, for which kernels may lack the memory. One that
- * is merely late must not be postponed (assumed).
+ * A timer that is this late, ns, was never started, because the kernel lacked the memory for it
+ * (assumed). One that is less late must not be postponed.
  */
 #define RELEASE_LATE 5000000ull
 /*
- * What turns did not need is looked for this many times in a period: at the default period as often
- * as the kernel does it (cfs_bandwidth_slack_period, 5 ms).
+ * What turns gave back is looked for this many times in a period: with the default period, as often
+ * as in the kernel (cfs_bandwidth_slack_period, 5 ms).
  */
 #define QUOTA_LOOKS 20
 /* The kernel's default period, ns. */
 #define QUOTA_PERIOD 100000000ull
-/* What stands for no lead where leads are compared without a sign. */
+/* Added to leads so that they can be compared as unsigned: stands for a lead of 0. */
 #define LEAD_NONE (1ull << 62)
 /* How many missed periods are added up at most. */
 #define QUOTA_MISSED 1000000ull
@@ -98,10 +98,10 @@ static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 q
 }
 
 /*
- * Is what is `left` of a quota enough for who is parked `since` then, or for who is not, if that is
- * 0? Parked in this period, only what is worth a turn is: the last of it would go to a short turn
- * of whoever looks first, however little that is owed. Of those the kernel, too, gives back no less
- * than a slice (do_sched_cfs_slack_timer()).
+ * Is what is `left` of a quota enough for a task that was parked at `since` (0: is not parked)? For
+ * one that was parked in this period, only as much as is worth a turn is enough: otherwise the last
+ * of the quota would go to a short turn of the task that looks first, however little that one is
+ * owed. To such tasks the kernel, too, hands out no less than a slice (do_sched_cfs_slack_timer()).
  */
 static inline bool quota_serves(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
 				u64 since)
@@ -116,11 +116,11 @@ static inline bool quota_serves(struct group_conf *conf, struct group_ctx *g, u6
 
 /*
  * In how many ns may something be left of a quota of which `left`, too little, is left now? What
- * turns that are under way have taken and will not need comes back as soon as they end. Without
- * looking for that, siblings that wait for each other would wait for the next period with a part of
- * the quota unused. A task that comes while another pCPU begins the next period sees it begun but
- * not filled yet, since the timers of all parked tasks fire at that moment. So a period that has
- * only just begun is looked at again at once.
+ * turns that are under way have taken and will not need comes back as soon as they end. If nobody
+ * looked for that, siblings that wait for each other would wait for the next period with a part of
+ * the quota unused. The timers of all parked tasks fire when a period begins, so one may see it
+ * begun by another pCPU but not filled yet. So a period that has only just begun is looked at again
+ * at once.
  */
 static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
 			      u64 now)
@@ -142,8 +142,8 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 }
 
 /*
- * For how many ns does the quota of the cgroup in place `group` - 1 keep its members waiting?
- * `since`: when one was parked; 0: none was.
+ * For how many ns does the quota of the cgroup in place `group` - 1 keep a task waiting? `since`:
+ * when the task was parked; 0: it is not.
  */
 CALLED u64 quota_wait_here(u32 group, u64 since, u64 now)
 {
@@ -163,7 +163,7 @@ CALLED u64 quota_wait_here(u32 group, u64 since, u64 now)
 	return quota_again(conf, g, quota, left, now);
 }
 
-/* The same of all quotas around `group`. */
+/* The same for all quotas around `group`, its own included. */
 CALLED u64 quota_wait(u32 group, u64 since, u64 now)
 {
 	u64 wait = 0;
@@ -206,9 +206,9 @@ CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 }
 
 /*
- * Takes `ns` from the quotas around `group`, or gives it back if below 0; so much more, or less, is
- * `reserved` by turns that are under way. Returns the least that any of them had before, 0 if that
- * is below 0.
+ * Takes `ns` from the quotas around `group`, or gives it back if below 0; `reserved`: by how much
+ * what turns under way have reserved grows, or shrinks. Returns the least that any of the quotas
+ * had before, 0 if that is below 0.
  */
 CALLED u64 quota_take(u32 group, s64 ns, s64 reserved)
 {
@@ -233,7 +233,7 @@ CALLED u64 quota_take(u32 group, s64 ns, s64 reserved)
 	return least;
 }
 
-/* When did something become left again last in any of the quotas around `group`? */
+/* When was the last of the quotas around `group` refilled after it had been used up? */
 CALLED u64 quota_freed_at(u32 group)
 {
 	u64 last = 0;
@@ -318,7 +318,8 @@ static inline bool quota_is_due(struct cpu_ctx *c)
 }
 
 /*
- * `t` was throttled for `spent` ns, at the end of which it waited for its turn like any ready task.
+ * `t` was throttled for `spent` ns; from when its quota was refilled, it waited like any ready
+ * task.
  */
 RARE void quota_waited(struct task_ctx *t, u64 spent, u64 now)
 {
@@ -349,7 +350,7 @@ static inline bool park_is_over(struct task_ctx *t, u64 now)
 /* What other callbacks may know of a parked task. */
 struct parked {
 	u64 vtime;
-	u64 clock; /* what the clock that it goes by said when it was parked */
+	u64 clock; /* what the clock behind its vtime said when it was parked */
 	u64 since;
 	u32 group;
 	s32 to;	    /* pCPU where it is to be queued */
@@ -404,8 +405,8 @@ RARE void uncount_parked(struct parked *parked)
 }
 
 /*
- * Notes that `p` is counted so (1) or not (0). Returns what was noted before: a caller that takes
- * back a 1 uncounts the task.
+ * Notes that count_parked() counts `p` (1) or does not (0). Returns what was noted before: the
+ * caller that turns a 1 into a 0 uncounts the task.
  */
 static inline bool say_released(struct task_struct *p, u32 released)
 {
@@ -444,7 +445,7 @@ static inline void release_failed(struct task_struct *p, struct parked *parked)
 		uncount_parked(parked);
 }
 
-/* What the clock by which the virtual time of `t` goes says. */
+/* What the pCPU's clock to which the virtual time of `t` refers says. */
 static inline u64 clock_of(struct task_ctx *t)
 {
 	struct cpu_ctx *c = cpu_at(t->clock_cpu);
@@ -453,10 +454,10 @@ static inline u64 clock_of(struct task_ctx *t)
 }
 
 /*
- * `t`, which was parked, comes back: it is as far from the clock as it was then. Its siblings in
- * the quota were parked, too, and all of them are to have the places among each other that their
- * weights have given them: by the clock's way in the meantime, on which others have taken it, or
- * one of them in a last turn, the one that is owed least would have caught up.
+ * `t`, which was parked, comes back: it is as far from the clock as when it was parked. Its
+ * siblings in the quota were parked, too, and all of them are to keep the order among each other
+ * that their weights have given them. Otherwise, since others, or one of them in a last turn, have
+ * advanced the clock meanwhile, the one that is owed least would have caught up.
  */
 static inline void clock_goes_on(struct task_ctx *t)
 {
@@ -464,8 +465,8 @@ static inline void clock_goes_on(struct task_ctx *t)
 }
 
 /*
- * `t`, which was throttled, starts, from the place in the order where it was queued again: what
- * others have run since then it has waited for.
+ * `t`, which was throttled, starts at the virtual time at which it was queued again: it has waited
+ * for what others have run since then.
  */
 static inline void starts_again(struct task_struct *p, struct task_ctx *t)
 {
@@ -489,8 +490,8 @@ static inline u64 release_wait(struct parked *parked, u64 now)
 }
 
 /*
- * How far from its clock is the one that is owed most, of the tasks parked on `cpu` that are about
- * to return? Below 0: so much it is owed. Not CALLED, as release_one().
+ * Of the tasks parked on `cpu` that are about to return, how far from its clock is the one that is
+ * owed most? Below 0: it is owed that much. Not CALLED, as release_one().
  */
 static inline s64 least_lead(s32 cpu, u64 now)
 {
@@ -515,9 +516,9 @@ static inline s64 least_lead(s32 cpu, u64 now)
 }
 
 /*
- * By how much are those who return to `c`, after the clock there has `gone` on, nearer to it than
- * they were? As far as they would be if they had slept, but all alike: the one that is owed most,
- * at `least` from the clock, comes to a credit behind it.
+ * The clock of `c` has advanced by `gone`: how much of the lead of the tasks that return to it is
+ * forgiven? As much as if they had slept, but the same for all: the one that is owed most, at
+ * `least` from the clock, comes to a credit behind it.
  */
 static inline u64 forgiven(struct cpu_ctx *c, s64 least, s64 gone)
 {
@@ -529,10 +530,10 @@ static inline u64 forgiven(struct cpu_ctx *c, s64 least, s64 gone)
 }
 
 /*
- * The virtual time at which `parked` returns to the order of `c`. It keeps its place among those
- * who return with it (clock_goes_on()), but what others have run meanwhile it need not wait for: if
- * each of them had to, those others would go first whenever a period begins, and where the quota
- * is used up by then on other pCPUs, again and again.
+ * The virtual time at which `parked` returns to the order of `c`. It keeps its place among the
+ * tasks that return with it (clock_goes_on()), but need not wait for what others have run
+ * meanwhile. Otherwise those others would go first whenever a period begins; and if by then other
+ * pCPUs have used up the quota, again and again.
  */
 static inline u64 place_again(struct cpu_ctx *c, struct parked *parked, s64 least)
 {
@@ -545,8 +546,8 @@ static inline u64 place_again(struct cpu_ctx *c, struct parked *parked, s64 leas
 
 /*
  * `parked` was queued at `vtime` by the clock of `c`: does it interrupt the task that runs there,
- * as one that wakes and is owed so much more (fair_preempts())? With gangs and on SMT cores, whose
- * orders are their own, it does not.
+ * as a task does that wakes and is owed so much more (fair_preempts())? Not with gangs or on SMT
+ * cores, which have orders of their own.
  */
 static inline bool returns_first(struct cpu_ctx *c, struct parked *parked, u64 vtime, u64 now)
 {
@@ -570,10 +571,10 @@ struct again {
 };
 
 /*
- * Looks at the task parked on `cpu` that is due first. It is queued again if it has something left,
- * else parked on behind those that are due before it: so none is passed over again and again. False
- * if none is due yet. Not CALLED: on its own the verifier would check it as part of corun_init,
- * which may sleep.
+ * Looks at the task parked on `cpu` that is due first. It is queued again if it has something left;
+ * else it stays parked, behind those that are due earlier: so none is passed over again and again.
+ * False if none is due yet. Not CALLED: on its own the verifier would check it as part of
+ * corun_init, which may sleep.
  */
 static inline bool release_one(s32 cpu, u64 now, s64 least, struct again *again)
 {

@@ -2,23 +2,23 @@
 /*
  * Retention: a pCPU is held, idle, for a vCPU that has halted there (vSMT-IO, dissertation §3.4.2).
  *
- * A vCPU that waits for I/O is back at once when the I/O is done. Until then the SMT sibling has
- * the core for itself: no other vCPU is switched in. That needs neither a changed guest nor a
- * changed KVM: the pCPU just gets nothing to run. A hold ends when the vCPU wakes, or when its
+ * So a vCPU that waits for I/O runs at once when the I/O is done. Until then no other vCPU is
+ * switched in, and the SMT sibling has the core for itself. That needs neither a changed guest nor
+ * a changed KVM: the pCPU just gets nothing to run. A hold ends when the vCPU wakes, or when its
  * timeout has passed (a timer), or for another task: when the vCPU's slice is over and others wait,
  * or when a task wakes that is owed so much more that it would have preempted the vCPU, had that
  * run. If the policy wants holds to give way, one ends for any task that is queued there, and none
- * begins while a task is. The time of a hold is charged as if the vCPU had run; when it is back,
- * a task that is owed more goes first.
+ * begins while a task is. The time of a hold is charged as if the vCPU had run; when the vCPU is
+ * back, a task that is owed more goes first.
  *
- * Both hardware threads of a core are never held while a task waits there.
+ * While a task waits for a core, its two hardware threads are never both held.
  *
  * While a pCPU is held its `idle` is 0: to others it is not free.
  *
  * A guest that halts without an exit (MWAIT or HLT passed through) retains its context by itself,
- * without limit; for the host it runs. If the policy has found by a vCPU's cycles that it does so,
- * its slice is the timeout: after that it goes on only if no task waits for the core. Whether it is
- * dormant at that moment cannot be known here.
+ * without limit; to the host it seems to run. If the policy has found by a vCPU's cycles that it
+ * does so, the vCPU's slice is the timeout: after that it goes on only if no task waits for the
+ * core. Whether it is dormant at that moment cannot be known here.
  */
 #ifndef CORUN_RETENTION_H
 #define CORUN_RETENTION_H
@@ -47,8 +47,8 @@ static inline s32 partner_of(s32 cpu)
 
 /*
  * Counts the end of the hold of `c`, if one is under way; `woke`: its vCPU wakes. A timer and a
- * wake-up may end one at once, on two pCPUs: the first one counts it. The maxima may miss one of
- * two holds that follow each other that closely.
+ * wake-up may end a hold at the same time, on two pCPUs: whichever comes first counts it. The
+ * maxima may miss one of two holds that follow each other that closely.
  */
 RARE void hold_count(struct cpu_ctx *c, bool woke, u64 now)
 {
@@ -154,7 +154,7 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	u32 id, waiting;
 	u64 hold;
 
-	/* VMs that no policy speaks of (`--only`) are in fair order, without holds. */
+	/* VMs that the policy does not cover (`--only`) are in fair order, without holds. */
 	if (!conf || !c || !vm || !vm_conf_of(t, vm) || t->state != TASK_RUNNING)
 		return;
 	hold = shared(conf->hold);
@@ -173,7 +173,7 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	t->held_until = now + hold;
 	t->hold_no = shared(c->hold_no) + 1;
 	/*
-	 * A hold that was never ended, because cores were not looked at meanwhile, has no known
+	 * A hold whose end nobody noticed, because no plan asked for cores then, has no known
 	 * length.
 	 */
 	if (exchange(c->held_since, now))
@@ -183,8 +183,8 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	store(c->held_until, t->held_until);
 	/*
 	 * At this moment the vCPU on the SMT sibling may halt as well, or a task may be queued by a
-	 * callback that saw no hold. They write what they do, then read `held`; this writes `held`,
-	 * then looks again: at least one of them sees the other's write.
+	 * callback that saw no hold. Those callbacks write what they do, then read `held`; this one
+	 * writes `held`, then looks again: at least one of the two sees the other's write.
 	 */
 	exchange(c->held, id);
 	if (waiting < queue_length(cpu) || (partner_held(cpu) && core_waits(cpu)))
@@ -202,7 +202,7 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 
 /*
  * `t`, for which a pCPU was held, wakes: it is charged for the time. If the hold ended earlier, for
- * another task, the pCPU remembers when. If that is too many holds ago, `t` is charged for the
+ * another task, the pCPU remembers when. If that was too many holds ago, `t` is charged for the
  * whole timeout at most.
  */
 RARE void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
@@ -260,7 +260,8 @@ static inline bool dormant_enough(struct cpu_ctx *c, u64 now)
 
 /*
  * The slice of the task on `cpu` is over. If its home is elsewhere, or it may be dormant, or its
- * cookie keeps tasks off the core (cookie.h): does a task wait for the SMT sibling?
+ * cookie keeps tasks off the core (cookie.h), does a task wait for the SMT sibling, to which it
+ * should give way?
  */
 static inline bool beside_is_due(struct cpu_ctx *c, s32 cpu)
 {

@@ -18,7 +18,7 @@
 #include "timer.h"
 #include "yield.h"
 
-/* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
+/* What is added to the kernel's slice when a timer ends it, ns: above one tick at HZ=100. */
 #define SLICE_NET 12000000ull
 
 static inline u64 slice_of(struct task_struct *p)
@@ -72,8 +72,9 @@ CALLED u32 some_wait(void)
 
 /*
  * Is the task on `cpu` to be interrupted for a look at other pCPUs? Not if there is nothing to
- * find, no task that waits and no idle core for one of two that share theirs: an interruption ends
- * a poll that KVM makes for a halted vCPU. Hardware threads of cores under a plan do not look.
+ * find: no task waits, and no idle core could take one of two tasks that share a core. An
+ * interruption would end KVM's polling for a halted vCPU. Hardware threads of cores under a plan do
+ * not look.
  */
 static inline bool balance_interrupts(struct cpu_ctx *c, s32 cpu, u64 now)
 {
@@ -94,8 +95,8 @@ static inline void idle_timer(s32 cpu)
 
 /*
  * The timer of `cpu` fired: is the slice over and does a task wait, or is it time to look at other
- * pCPUs? Without the latter, a pCPU whose task shares it with sleepers only would look in those
- * moments only in which they run.
+ * pCPUs? Without the latter, a pCPU whose task shares it with tasks that mostly sleep would look
+ * only at the moments when those run.
  */
 static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 {
@@ -115,7 +116,9 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		return;
 	}
 	if (now < end) {
-		/* Usually it was set for a task that is due (micro.h); dispatch finds out. */
+		/*
+		 * Usually the timer was set for a task that is due (micro.h); dispatch finds out.
+		 */
 		if (with_micro() && queue_length(cpu)) {
 			kick(cpu, KICK_PREEMPT);
 			return;
@@ -124,7 +127,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 			kick(cpu, KICK_PREEMPT);
 			return;
 		}
-		/* It was for an earlier slice. */
+		/* The timer was for an earlier slice. */
 		timer_within(c, cpu, gang_timer(grace_timer(end - now, c, now), c), now);
 		return;
 	}
@@ -133,7 +136,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		kick(cpu, KICK_PREEMPT);
 		return;
 	}
-	/* Nothing is there to choose between. */
+	/* There is nothing to choose between. */
 	if (shared(c->runs))
 		fair_clock_alone(c, now);
 	timer_within(c, cpu, gang_timer(knobs.slice, c), now);

@@ -6,14 +6,14 @@
  *
  * Three things could keep a task waiting for longer than sched_ext's watchdog allows:
  *
- * - extreme weights (1 against 10000). A task that is rescued without being owed anything has a
+ * - extreme weights (1 against 10000). A task that is rescued without being owed anything gets a
  *   turn as short as turns can be, which is enough for the watchdog. A whole slice for each would
- *   be several times what light VMs are owed, all the more with many of them and with long slices;
- * - turns of so many equals that a round of them takes that long: 200 of 30 ms each;
- * - a pCPU that stops scheduling, because firmware or a hypervisor below holds it. Then other pCPUs
- *   take the tasks that starve in its queue, wherever placement wanted them.
+ *   be several times what light VMs are owed, the more so with many of them and with long slices;
+ * - so many equal tasks that a round of their turns takes that long: 200 turns of 30 ms each;
+ * - a pCPU that stops scheduling, because firmware or an underlying hypervisor holds it. Then other
+ *   pCPUs take the tasks that starve in its queue, wherever placement wanted them.
  *
- * A pCPU that idles while gangs keep its waiting tasks from starting looks as often
+ * A pCPU that idles because gangs keep its waiting tasks from starting looks as often as a busy one
  * (idle_for_now()).
  */
 #ifndef CORUN_STARVE_H
@@ -26,15 +26,17 @@
 
 /* How long a task may stay ready, ns. */
 #define STARVE_LIMIT (WATCHDOG / 5)
-/* How long at most, whatever order says, ns: the guard of VMs in packaging/host.toml has 3 s. */
+/* How long at most, whatever the order, ns: the guard of VMs in packaging/host.toml has 3 s. */
 #define STARVE_LONG (WATCHDOG / 5 * 2)
 /*
- * How often a pCPU looks, ns (assumed: a tenth of the limit, so that it is kept to a tenth; a look
- * goes through the pCPU's queue).
+ * How often a pCPU looks for starving tasks, ns (assumed: a tenth of the limit, so that the limit
+ * is exceeded by a tenth at most; a look goes through the pCPU's queue).
  */
 #define STARVE_LOOK 100000000ull
 
-/* What rescue_from() has done: nothing; dispatched a task; one that starts out of turn. */
+/*
+ * What rescue_from() has done: nothing; dispatched a task; dispatched one that starts out of turn.
+ */
 #define RESCUED_NONE 0u
 #define RESCUED 1u
 #define RESCUED_AHEAD 2u
@@ -113,8 +115,9 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 	}
 	/*
 	 * There may be more of them, and the turn of this one is short (is_rescued()): dispatch
-	 * looks again when it is over. Where tasks wait for so long because turns are long and
-	 * many, each has a whole one, and dispatch goes on as usual meanwhile.
+	 * looks again when it is over. Where tasks only wait for so long because turns are long and
+	 * many, the rescued one has a whole turn, and dispatch goes on as usual until the next
+	 * look.
 	 */
 	if (rescued == RESCUED_AHEAD) {
 		store(c->rescued_at, now - STARVE_LOOK);
@@ -126,9 +129,9 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 /*
  * `t`, which has been ready for `ready` ns, starts on `c`: does it do so out of turn, because it
  * has waited for so long? A task that is ahead of the clock there has had what it is owed; and
- * where equals are so many that each has waited for long (STARVE_LONG), none can have a whole turn
- * before the others. It gets the shortest turn, as if that were left of an interrupted one
- * (turn.h), and as there the clock does not advance with it.
+ * where equal tasks are so many that each has waited for STARVE_LONG, none can have a whole turn
+ * before the others. Such a task gets the shortest turn, as if it were the rest of an interrupted
+ * one (turn.h), and as there the clock does not advance with it.
  */
 static inline bool is_rescued(struct task_ctx *t, struct cpu_ctx *c, u64 ready)
 {

@@ -5,7 +5,8 @@
  * A task is waiting, ready, running, or throttled by a quota (enum task_state). Each change of
  * state adds the time spent in the old one to the task's sums. A task that wants to run, ready or
  * running, is active: it counts in its VM's weight (fair.h) and in those of its cgroups (group.h).
- * Here, too, a task becomes a vCPU: when it wants to run, and has been inside KVM_RUN (vm.h).
+ * This is also where a task becomes a vCPU: when it wants to run, and has been inside KVM_RUN
+ * (vm.h).
  */
 #ifndef CORUN_TASK_STATE_H
 #define CORUN_TASK_STATE_H
@@ -102,8 +103,8 @@ RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 {
 	if (!vm_notice(t, id))
 		return;
-	/* The pCPU where it last ran as a vCPU is a reason to stay there; one where it ran before
-	 * it was a vCPU is none. */
+	/* The pCPU where it last ran as a vCPU is worth staying on; one where it ran before it was
+	 * a vCPU is not. */
 	t->last_cpu = NO_PCPU;
 	if (!t->sum.switches && was_vcpu())
 		t->last_cpu = task_cpu_of(p);

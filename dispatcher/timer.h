@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Timers: each pCPU has one, and many reasons to look at the clock again.
+ * Timers: each pCPU has one timer, for many reasons to look at the clock again.
  *
- * Starting a timer takes the kernel some hundreds of instructions, and a task that runs for
+ * Starting a timer takes the kernel some hundreds of instructions, and tasks that run for
  * microseconds would have one started at every switch (docs/cost.md). So a timer that fires early
- * enough is left alone: code that runs too early finds that out (slice.h, retention.h) and asks
- * again. Where pCPUs switch before slices end, that is one early look per length of a slice,
- * however often they switch.
+ * enough is left alone: the code that it runs finds out that it is too early (slice.h, retention.h)
+ * and asks again. Where pCPUs switch before slices end, that is one early look per length of a
+ * slice, however often they switch.
  */
 #ifndef CORUN_TIMER_H
 #define CORUN_TIMER_H

@@ -3,15 +3,15 @@
  * Turns: a slice is one turn, even if it is interrupted.
  *
  * A task that wakes and is owed much takes the pCPU at once, often for a moment only. By fair order
- * the task that is owed most would be next then, and after part of a slice that is never the
- * interrupted one: with a wake-up every 5 ms, slices of 90 ms would last for 5. So a task that
+ * the task that is owed most would be next then, which after part of a slice is never the
+ * interrupted one: with a wake-up every 5 ms, slices of 90 ms would last for 5 ms. So a task that
  * loses its pCPU in the middle of its turn is queued at the place in the order where the turn
- * began, and gets the rest of the turn. What it ran is charged as usual: its next turn comes no
- * sooner for that.
+ * began, and gets the rest of the turn. What it ran is charged as usual, so its next turn comes no
+ * sooner.
  *
- * A turn that goes on does not keep out tasks that would interrupt it, either: tasks that have not
- * run since they woke and are owed so much more (fair_preempts()) go first, wherever in the queue
- * they are. A task that gives its pCPU up by itself (sched_yield()) has ended its turn.
+ * Nor does a turn that is to go on keep out tasks that would interrupt it: tasks that have not run
+ * since they woke and are owed so much more (fair_preempts()) go first, wherever in the queue they
+ * are. A task that gives its pCPU up by itself (sched_yield()) has ended its turn.
  *
  * Gangs and SMT cores have orders of their own (gang_pick.h, core.h), without this.
  */
@@ -26,7 +26,7 @@
 
 /* Bound of what is left of a turn, ns: slices last a second at most. */
 #define REST_MAX 1000000000u
-/* How far into a queue move_fresh() looks for a task that has just woken (assumed). */
+/* At how many tasks in a queue move_fresh() looks for one that has just woken (assumed). */
 #define TURN_LOOK 32u
 
 /* `t`, which wants to run on, loses `c` or may have to: notes what is left of its turn. */
@@ -73,7 +73,8 @@ static inline void turn_starts(struct task_ctx *t, struct cpu_ctx *c)
 
 /*
  * `p`, which was queued, goes on with its turn. If it is interrupted again it is queued 1 ns before
- * where it was: several turns may have begun at the same place, and each keeps its pCPU to the end.
+ * its last place: several turns may have begun at the same place, and each keeps its pCPU to the
+ * end.
  */
 static inline void turn_goes_on(struct task_struct *p, struct cpu_ctx *c, u64 now)
 {
@@ -102,8 +103,8 @@ static inline bool look_at_waiting(struct task_struct *p, struct waiting *w)
 }
 
 /*
- * Was `p`, which waits, interrupted, and is a task at `vtime` owed so much more that `p` has to
- * wait on?
+ * Was `p`, which waits, interrupted, and is a task at `vtime` owed so much more that `p` has to go
+ * on waiting?
  */
 static inline bool waits_on(struct task_struct *p, struct cpu_ctx *c, u64 vtime)
 {

@@ -6,10 +6,10 @@
  * simulator. Times and virtual times are u64 nanoseconds.
  *
  * Write access: a task's own struct is written only by callbacks for that task, which the kernel
- * serialises (runqueue lock or wake-up lock). The exceptions are `awaited` and `released`, which
- * other callbacks set, and which the task's own callbacks take by an exchange. VM and pCPU structs
- * are shared: everything that another CPU may change is read through shared() and written with
- * atomics, so that a recorded callback can be replayed on its own (platform/tap.h).
+ * serialises (runqueue lock or wake-up lock). The exceptions are `awaited` and `released`: other
+ * callbacks set them, and the task's own callbacks read and clear them by an exchange. VM and pCPU
+ * structs are shared: everything that another CPU may change is read through shared() and written
+ * with atomics, so that a recorded callback can be replayed on its own (platform/tap.h).
  */
 #ifndef CORUN_TYPES_H
 #define CORUN_TYPES_H
@@ -20,8 +20,8 @@
 #define MAX_LLCS 64u
 #define MASK_WORDS (MAX_PCPUS / 64)
 /*
- * How long the kernel lets a ready task wait before it takes that for a stall and ends the
- * scheduler, ns: a task that is kept waiting on purpose waits for only a part of that.
+ * How long a ready task may wait before the kernel calls it a stall and ends the scheduler, ns: a
+ * task that is kept waiting on purpose waits for only a part of that.
  */
 #define WATCHDOG 5000000000ull
 /* Each pool has at least one pCPU. */
@@ -32,8 +32,8 @@
  */
 #define SLICE_MIN 50000ull
 /*
- * The most cgroups that may have members which run, and the deepest level that is told apart:
- * members of deeper cgroups count in the enclosing cgroup at that level.
+ * How many cgroups with running members are handled, and the deepest level of nesting: members of
+ * deeper cgroups count in the enclosing cgroup at that level.
  */
 #define MAX_GROUPS 4096u
 #define GROUP_LEVELS 10
@@ -41,8 +41,8 @@
 /*
  * BPF passes no structs by value and five arguments at most: a function that takes or returns more
  * must be inlined. A function marked CALLED (platform/) is not inlined: the verifier checks it
- * once, without knowing its callers, rather than once for each path that leads there. So it takes
- * numbers, and pointers to structs, which it must check for NULL.
+ * once, without knowing its callers, rather than once for each path that leads there. So its
+ * arguments are numbers, or pointers to structs, which it must check for NULL.
  */
 #define INLINED static inline __attribute__((always_inline))
 
@@ -53,7 +53,7 @@
 #define RARE static __attribute__((noinline))
 
 #define NO_VM 0xffffffffu
-/* The slot in which a vCPU was to be counted does not belong to its VM any more (vm.h). */
+/* count_in(): the slot does not belong to the vCPU's VM any more (vm.h). */
 #define NOT_COUNTED 0xffffffffu
 #define NO_PCPU (-1)
 
@@ -96,16 +96,16 @@ enum gang_mode {
 #define GROUP_NEUTRAL 1024u
 
 /*
- * Rates are fixed-point: RATE_ONE means that virtual time grows as time does. They need digits to
- * spare: of a VM in a cgroup of weight 10000 on 512 pCPUs it grows a ten-thousandth as fast and
- * less.
+ * Rates are fixed-point: RATE_ONE means that virtual time grows as fast as time. They need digits
+ * to spare: for a VM in a cgroup of weight 10000 on 512 pCPUs it grows a ten-thousandth as fast, or
+ * slower.
  */
 #define RATE_ONE (1u << 20)
 
 /* A vCPU's share of its VM's weight, fixed point: this is the default. */
 #define SHARE_ONE 65536u
 
-/* What gangs look at in a ready or running vCPU, on which pCPU, and when. */
+/* What gangs need to know of a ready or running vCPU to rank it on a pCPU at a moment. */
 struct ranked {
 	u64 vtime;
 	u64 urgent_at; /* as in task_ctx */
@@ -150,7 +150,7 @@ struct task_counters {
 
 /*
  * task_ctx.over. TURN_OVER: its turn is over, because it yielded or other tasks go first.
- * TURN_MOVES: it goes on on another pCPU.
+ * TURN_MOVES: it continues on another pCPU.
  */
 #define TURN_OVER 1u
 #define TURN_MOVES 2u
@@ -158,9 +158,9 @@ struct task_counters {
 #define TURN_SPUN 4u
 
 /*
- * task_ctx.fresh. FRESH: since it woke, was placed anew or was throttled, it waits for its first
- * turn, or is in it. FRESH_BACK: that turn was interrupted, and it has not had a slice yet. 0: it
- * has.
+ * task_ctx.fresh. FRESH: it waits for its first turn since it woke, was placed anew or was
+ * throttled, or is in that turn. FRESH_BACK: that turn was interrupted, and it has not had a whole
+ * slice yet. 0: it has.
  */
 #define FRESH 1u
 #define FRESH_BACK 2u
@@ -168,7 +168,7 @@ struct task_counters {
 /* How many of the siblings that woke a vCPU are remembered (gang_asymmetric.h). */
 #define WAKERS 8u
 
-/* Number of holds of a pCPU whose ends are remembered (retention.h). */
+/* For how many holds of a pCPU the ends are remembered (retention.h). */
 #define HOLD_ENDS 8u
 
 struct task_ctx {
@@ -188,11 +188,11 @@ struct task_ctx {
 	u16 fresh;	   /* FRESH*: turn.h, gang_pick.h */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: urgent time that is left to it, ns */
-	u64 urgent_at;	   /* the least is next: gang_demand.h: since when it is urgent;
-			      gang_asymmetric.h: its deadline; 0: neither */
+	u64 urgent_at;	   /* gang_demand.h: since when it is urgent; gang_asymmetric.h: its
+			      deadline; 0: neither. The task with the least is next */
 	u64 urgent_from;   /* running: time from which its urgent time is to be charged */
 	u32 member;	   /* gang_relaxed.h: its place in gang_ctx.vcpu, plus 1; 0: none */
-	u32 share;	   /* gang_asymmetric.h: of its VM's weight, SHARE_ONE; 0: as by default */
+	u32 share;	   /* gang_asymmetric.h: its share of its VM's weight; 0: SHARE_ONE */
 	s32 home;	   /* pCPU where it should be, plus 1; 0: none */
 	u16 claims;    /* 1: gang_asymmetric.h: it has claims; 0: the fields for them are void */
 	u16 over;      /* turn.h: TURN_*; 0: its turn is not over */
@@ -214,23 +214,23 @@ struct task_ctx {
 	u32 parked_active; /* quota.h: throttled: its active_weight before that, */
 	u32 parked_weight; /* and its group_weight */
 	u64 due;	   /* micro.h: when it is due; 0: it has no micro slices */
-	u64 parked_since;  /* quota.h: since when it has not run for a quota; 0: it is not parked */
+	u64 parked_since;  /* quota.h: since when a quota keeps it waiting; 0: it is not parked */
 	u64 parked_clock;  /* quota.h: throttled: what its pCPU's clock said when it was parked */
 	u64 group_sum;	   /* group.h: group_sum() of its cgroup when it was last charged */
-	u64 beyond;	   /* vm.h: BEYOND*: its VM has found no slot; 0: it has, or is none */
+	u64 beyond;	   /* vm.h: BEYOND*: its VM found no slot; 0: it did, or it is no vCPU */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
 struct task_conf {
 	u64 slice;     /* ns; 0: that of its pool, else the host's default */
 	s32 home;      /* pCPU of PLACE_FIXED, PLACE_CORE or asymmetric mode, plus 1; 0: none */
-	u32 share;     /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
-	u64 latency;   /* how long it may stay ready, ns; 0: as fair order has it */
+	u32 share;     /* GANG_ASYMMETRIC: its share of its VM's weight; 0: SHARE_ONE */
+	u64 latency;   /* how long it may stay ready, ns; 0: fair order alone decides */
 	u64 allotment; /* run time in a period for which `latency` is promised, ns */
 	u32 pool;      /* its pool (pool.h), plus 1; 0: none. For host tasks, too */
 	u32 demand;    /* core.h: its demand on its core, see demand_alone() there; 0: unknown */
-	u32 dormant;   /* retention.h: 1: it may be dormant; others go first after its slice */
-	u32 cookie;    /* cookie.h: its core-scheduling cookie; 0: none has been told */
+	u32 dormant;   /* retention.h: 1: it may be dormant: after its slice others go first */
+	u32 cookie;    /* cookie.h: its core-scheduling cookie; 0: not known yet */
 	u32 micro;     /* micro.h: 1: its slices are micro slices */
 	u32 pad;
 };
@@ -276,7 +276,7 @@ struct group_ctx {
 	u32 members;	/* number of its ready or running tasks and such child cgroups */
 	u32 counted;	/* what it has added to `below` of the one around it; 0: nothing */
 	u64 changed; /* when a task of its own last began or ceased to want to run; 0: none has */
-	u64 sum;     /* weights that wanted to run times for how long, up to then, weight x ns */
+	u64 sum; /* of each own task: weight x time that it wanted to run, until `changed`, ns */
 };
 
 struct vm_ctx {
@@ -286,7 +286,7 @@ struct vm_ctx {
 	u32 llc;	   /* last-level cache where vCPUs that have not run yet are placed */
 	u32 pad;
 	u32 here[MAX_PCPUS];   /* number of ready or running vCPUs per pCPU */
-	u64 where[MASK_WORDS]; /* pCPUs with such vCPUs, a bit each; a bit may stay set */
+	u64 where[MASK_WORDS]; /* pCPUs with such vCPUs, a bit each; a bit may stay set too long */
 };
 
 /* What the policy wants for a VM; written by the control loop only. */
@@ -302,7 +302,7 @@ struct vm_conf {
 	u64 resume;	 /* lead below which it may go on, ns */
 	u64 sample;	 /* how often leads are sampled, ns */
 	u64 wake_boost;	 /* GANG_DEMAND: urgent time for being woken by a sibling, ns */
-	u64 flush_boost; /* urgent time for one that a sibling waits for, ns; 0: not seen */
+	u64 flush_boost; /* urgent time for one that a sibling waits for, ns; 0: not watched */
 	u64 boost_limit; /* limit of the urgent time that adds up, ns */
 	u64 boost_lead;	 /* how far ahead of its pCPU an urgent vCPU may run, ns of vtime */
 	u64 period;	 /* GANG_ASYMMETRIC: how often allotments begin anew, ns */
@@ -329,7 +329,7 @@ struct gang_ctx {
 	u32 epoch;   /* number of the last call; never 0 once there was one */
 	u32 members; /* number of places of `vcpu` that have ever been used */
 	u32 turn;    /* gang_strict.h: number of the last time slot in which it had pCPUs */
-	u32 target[MAX_PCPUS]; /* pCPUs on which siblings are called: those that hold the epoch */
+	u32 target[MAX_PCPUS]; /* siblings are called on those pCPUs whose entry is the epoch */
 	struct gang_vcpu vcpu[GANG_VCPUS];
 };
 
@@ -337,15 +337,15 @@ struct gang_ctx {
 struct gang_slots {
 	u64 end;     /* when the present slot is over */
 	u64 opening; /* 1: a pCPU is assigning the next one */
-	u32 first;   /* place in the VM table where serving begins in the next one */
+	u32 first;   /* place in the VM table from which the next slot is assigned */
 	u32 number;  /* number of the present slot */
 	u32 round;   /* number of the slot with which the present round began */
-	u32 spare; /* place in the VM table of the VM that is served first with what is left over */
+	u32 spare;   /* place in the VM table of the VM that gets left-over pCPUs first */
 };
 
 /*
- * Holds of a pCPU since the dispatcher was loaded (retention.h): counts and ns. Those begun are
- * those that ended, in three ways, and the one under way, if there is one.
+ * Holds of a pCPU since the dispatcher was loaded (retention.h): counts and ns. `begun` is the sum
+ * of the holds that ended, in three ways, and of the one under way, if there is one.
  */
 struct hold_counters {
 	u64 begun;
@@ -354,7 +354,7 @@ struct hold_counters {
 	u64 gave_way; /* ended before that, for another task */
 	u64 length;   /* summed length of those that ended */
 	u64 longest;
-	u64 latest; /* how late a hold has ended after its timeout at most */
+	u64 latest; /* the longest that a hold has lasted beyond its timeout */
 };
 
 /*
@@ -366,7 +366,7 @@ struct hold_counters {
 #define CUR_COOKIE 4u
 
 struct cpu_ctx {
-	u64 vnow;      /* fair.h: the clock here: never goes back */
+	u64 vnow;      /* fair.h: the clock here, which never goes back */
 	u64 cur_vtime; /* vtime of the running task at cur_since */
 	u64 cur_since;
 	u64 cur_rate;	 /* how fast its vtime grows; RATE_ONE: as fast as time */
@@ -408,9 +408,9 @@ struct cpu_ctx {
 	u32 cur_cookie; /* cookie.h: cookie of the task that runs here, or ran last; 0: none */
 	u32 ceded;	/* cookie.h: 1: a task must start on the SMT sibling first */
 	u64 unknown;	/* bpf.h: vtime at which a task without a task_ctx was last queued */
-	u64 offer_due;	/* idle.h: when an interrupted task has waited for long; 0: none has to */
-	u64 grace_end;	/* grace.h: until when what the running task wakes does not interrupt it */
-	u64 put_off;	/* grace.h: 1: a task waits for that */
+	u64 offer_due;	/* idle.h: when an interrupted task has waited for long; 0: none waits */
+	u64 grace_end;	/* grace.h: until when tasks that the running one wakes let it run on */
+	u64 put_off;	/* grace.h: 1: a task waits for grace_end */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores`, `tasks` and `micro` change with plans. */

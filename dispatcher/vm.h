@@ -8,7 +8,7 @@
  * The last vCPU may exit on one CPU while another vCPU of the same VM appears elsewhere, or one of
  * another VM that looks for a free slot. So a slot's owner and its number of vCPUs are one word: a
  * vCPU is counted only in its own VM's slot, and a slot is freed only while it counts none. A vCPU
- * that comes too late is told so, and not counted in the former slot.
+ * that comes too late finds that out, and is not counted in the former slot.
  */
 #ifndef CORUN_VM_H
 #define CORUN_VM_H
@@ -35,7 +35,7 @@ static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
 	return vm_conf_in(t->vm, vm);
 }
 
-/* How often a free slot is looked for: other CPUs may take the same one first. */
+/* How many times a free slot is tried for: other CPUs may take the same one first. */
 #define SLOT_TRIES 8
 
 /* VMs begin at last-level caches by turns. */
@@ -48,12 +48,12 @@ static inline void vm_begins(struct vm_ctx *vm)
 }
 
 /*
- * VM `id` has just claimed `slot`. A sibling that appeared at the same time may have claimed
- * another one: where a slot before that became free in between, the two found different ones. Then
- * this one is given up, unless the sibling is counted in it by now. Whoever claims last sees the
- * other's claim. If both see it, both may give up: no vCPU is counted in either then, and both look
- * again when they are queued next. Both cannot keep theirs: each is counted only after it tried to
- * give its own up.
+ * A vCPU of VM `id` has just claimed `slot`. A sibling that appeared at the same time may have
+ * claimed another one, if an earlier slot became free in between. Then this vCPU gives its slot up,
+ * unless a sibling is counted in it by now. The one that claims last sees the other's claim. If
+ * both see it, both may give up: no vCPU is counted in either slot then, and both look again when
+ * they are queued next. Both cannot keep theirs: each is counted only after it has tried to give
+ * its own up.
  */
 static inline u32 only_slot(struct vm_ctx *vm, u32 slot, u32 id)
 {
@@ -65,7 +65,7 @@ static inline u32 only_slot(struct vm_ctx *vm, u32 slot, u32 id)
 /* The slot of VM `id`, claimed if it is new; NO_VM if the table is full. */
 static inline u32 vm_slot(u32 id)
 {
-	/* Look for it first: a hole left by another VM must not give it a second slot. */
+	/* First look for its slot: a hole left by another VM must not give it a second one. */
 	u32 slot = find_slot(id, false);
 	u32 try;
 
@@ -92,8 +92,8 @@ static inline u32 vm_slot(u32 id)
 }
 
 /*
- * task_ctx.beyond. BEYOND_FIRST: the table was full at the first look. From BEYOND on: it was when
- * so many VMs had ended, plus BEYOND. 0: it was not.
+ * task_ctx.beyond. BEYOND_FIRST: the table was full at the first look. From BEYOND on: the number
+ * of VMs that had ended when the table was last full, plus BEYOND. 0: it was not full.
  */
 #define BEYOND_FIRST 1
 #define BEYOND 2
@@ -103,10 +103,10 @@ static inline u32 vm_slot(u32 id)
  * freed since it was found, `t` is not a vCPU yet (false), and is checked again when it is queued
  * next.
  *
- * Beside a full table that would be a look through all of it, twice, at each wake-up. Its slots
- * stay taken until a VM ends: so `t` remembers how many had when the table was full. That number
- * counts as it was before the look, since a VM may end during it; and it is read only once a look
- * was in vain, so that nothing changes for VMs that have a slot.
+ * With a full table that would mean two looks through all of it at each wake-up. Its slots stay
+ * taken until a VM ends: so `t` remembers how many VMs had ended when the table was full. That
+ * number is read before the look, since a VM may end during it; and only once a look was in vain,
+ * so that VMs with a slot are spared the read.
  */
 static inline bool vm_notice(struct task_ctx *t, u32 id)
 {

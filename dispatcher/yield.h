@@ -4,45 +4,46 @@
  *
  * A vCPU that spins in its kernel waits for something that a sibling is to do: to release a lock,
  * or to answer an interrupt. If that sibling was preempted, the spinner wastes its slice. If the
- * CPU notices (a pause-loop exit), KVM looks for siblings that want to run and do not, and asks the
- * scheduler to let one go first (kvm_vcpu_on_spin(), yield_to()). A scheduler that does not listen,
- * as one of sched_ext without this callback, lets it spin.
+ * CPU notices that (a pause-loop exit), KVM looks for siblings that want to run and do not, and
+ * asks the scheduler to let one go first (kvm_vcpu_on_spin(), yield_to()). A sched_ext scheduler
+ * without this callback lets the vCPU spin on.
  *
- * The favoured vCPU goes next on the pCPU for which it waits, at once, unless that would be unfair.
- * It may get ahead of the task that runs there by the virtual time of one of that task's slices,
- * but no further: any task is that far ahead of others when its turn ends. Its turn is no longer
- * than this bound leaves it, and if that is less than a granularity it is not let in: it would only
- * interrupt the neighbour. Both are charged as usual.
+ * The favoured vCPU runs at once on the pCPU for which it waits, unless that would be unfair. It
+ * may get ahead of the task that runs there by the virtual time of one of that task's slices, but
+ * no further: any task is that far ahead of others when its turn ends. Its turn is no longer than
+ * this bound allows, and if that is less than a granularity it is not let in: it would only
+ * interrupt the running task. Both are charged as usual.
  *
- * Does the spinner's own turn end with that? The spinner pays for its turn itself; if it ends it,
- * its neighbours pay, in switches. So its turn ends only
+ * Does the spinner's own turn end with that? If it spins on, it pays for that itself; if its turn
+ * ends, its neighbours pay, in switches. So its turn ends only
  *
- * - if a sibling is next on its pCPU, within the same bound: that is between the two of them;
+ * - if a sibling is next on its pCPU, within the same bound: that concerns only these two;
  * - if no vCPU can be let in for which it may be waiting, and the next one on its pCPU is within
- *   that bound, too. A sibling that spun and gave up its pCPU mostly is not the one that is waited
+ *   that bound, too. A sibling that spun and gave up its pCPU is mostly not the one that is waited
  *   for, but another spinner.
  *
- * Else it keeps its pCPU: the vCPU for which it waits is running by now, and soon done.
+ * Otherwise the spinner keeps its pCPU: the vCPU for which it waits is running by now, and soon
+ * done.
  *
  * A spinner whose turn ends keeps what it is owed, and others get ahead of it by a slice at most:
- * its VM has its share in the end, and spins less of it away. KVM does not always know which
- * sibling is waited for. One that was preempted in user mode, with an interrupt to take, it sees
- * since Linux 5.13, and only if the CPU delivers interrupts to guests itself (APICv). Without that,
- * spinners name each other, and whom they wait for has its turn the sooner, the sooner they give up
- * theirs.
+ * its VM gets its share in the end, and spins less of it away. KVM does not always know which
+ * sibling is waited for. It recognises a vCPU that was preempted in user mode, with an interrupt to
+ * take, only since Linux 5.13, and only if the CPU delivers interrupts to guests itself (APICv).
+ * Without that, KVM names one spinner to another, and the vCPU for which both wait has its turn the
+ * sooner, the sooner they give up theirs.
  *
- * But two that name each other would take turns with a neighbour every few microseconds; the
- * neighbour has its share, but loses a sixth of its work to switches. CFS avoids that by heeding
- * yields only within a granularity of virtual time (pick_next_entity()). For the same reason a vCPU
- * that spun is let in again only with two granularities to go, when others have caught up; and
- * after GRACE at the soonest (grace.h), since each time costs the neighbour two switches.
+ * But two such spinners would take turns with a neighbour every few microseconds; the neighbour
+ * gets its share, but loses a sixth of its work to switches. CFS avoids that by heeding yields only
+ * within a granularity of virtual time (pick_next_entity()). For the same reason a vCPU that spun
+ * is let in again only when others have caught up, with two granularities to go; and after GRACE at
+ * the soonest (grace.h), since each time costs the neighbour two switches.
  *
- * Where siblings run together or stop for each other, the gang decides which vCPU runs when: there
- * no vCPU yields to a sibling, and none to a vCPU that waits for the pCPU of such a one. This
- * does not concern VMs without a gang on the same host; nor VMs in mode demand, which has single
- * vCPUs run sooner, as a yield does; nor VMs in mode asymmetric (Jupiter's), which leaves fair
- * order as it is: Jupiter tells by run time how well a VM gets on, since vCPUs that spin lose their
- * pCPUs soon (dissertation, §4.4.1).
+ * Where siblings run together or stop for each other, the gang decides which vCPU runs when: no
+ * vCPU of such a VM yields to a sibling, and no vCPU is let in on a pCPU that one of such a VM has.
+ * Other VMs yield: those without a gang on the same host; those in mode demand, which lets single
+ * vCPUs run sooner, as a yield does; and those in mode asymmetric (Jupiter's), which leaves fair
+ * order as it is: Jupiter judges by run time how well a VM gets on, since vCPUs that spin lose
+ * their pCPUs soon (dissertation, §4.4.1).
  */
 #ifndef CORUN_YIELD_H
 #define CORUN_YIELD_H
@@ -72,7 +73,7 @@ static inline u64 favour_bound(struct cpu_ctx *c, u64 now)
 	return fair_current(c, now) + slice;
 }
 
-/* The least virtual time for which a task is let in. Short slices have room for it, too. */
+/* A task is let in only if the bound allows it this much virtual time; short slices do, too. */
 static inline u64 favour_least(struct favoured *to)
 {
 	u64 third = knobs.slice / 3;
@@ -130,8 +131,8 @@ static inline bool favour(struct task_struct *p, struct favoured *to, u64 now)
 }
 
 /*
- * Does `t`, which spins, give up its pCPU? To a sibling if it could favour that; to any other task
- * only if it `waits_long`: no vCPU can be let in that it may be waiting for.
+ * Does `t`, which spins, give up its pCPU? To a sibling if that could be favoured; to any other
+ * task only if `waits_long`: no vCPU for which it may be waiting can be let in.
  */
 static inline bool gives_up(struct task_ctx *t, bool waits_long, u64 now)
 {

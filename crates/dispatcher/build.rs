@@ -2,9 +2,8 @@
 //! Compiles the dispatcher natively: with its tap for replays, without for simulations, and without
 //! both tap and index to count what decisions cost (dispatcher/platform/native.h).
 //!
-//! Decisions must not hang on which compiler was used, so two are: release builds take the machine's own,
-//! debug builds the one that makes the kernel's, and scripts/determinism.sh compares what they do. `CC`
-//! chooses another one.
+//! Decisions must not depend on the compiler, so two are used: release builds take the machine's own, debug builds the
+//! one that makes the kernel's build, and scripts/determinism.sh compares what they do. `CC` chooses another one.
 
 use std::env;
 use std::error::Error;
@@ -38,8 +37,8 @@ fn compile(dispatcher: &Path, library: &str, defines: &[&str]) {
         .warnings(true)
         .extra_warnings(true)
         .flag("-Wno-unused-parameter")
-        // The context is found through a thread-local pointer, at almost every step. What is linked into
-        // a program, rather than loaded by it later, may read that without a call.
+        // The context is found through a thread-local pointer, at almost every step. Code that is linked into a
+        // program, rather than loaded later, may read that without a call.
         .flag("-ftls-model=initial-exec")
         .compile(library);
 }

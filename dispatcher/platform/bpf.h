@@ -3,8 +3,7 @@
  * The kernel build: maps for state, sched_ext's kfuncs for actions.
  *
  * crates/linux loads this, sets `knobs` before, and reads the maps by name. It is compiled twice:
- * with a tap (record.h), which is loaded where decisions are recorded, and without one, UNTAPPED,
- * which is loaded otherwise.
+ * with a tap (record.h), for recording decisions, and without one (UNTAPPED), for all other runs.
  */
 #ifndef CORUN_BPF_H
 #define CORUN_BPF_H
@@ -32,8 +31,8 @@
 #define TIMER_CPU_PIN 2
 
 /*
- * `value`, about which the compiler forgets what it knew. What is masked after this is masked in
- * the code, too, and in the same place: the verifier must see every index bounded.
+ * `value`, about which the compiler forgets what it knew: so it can neither drop nor move a mask
+ * that follows. The verifier must see every index bounded.
  */
 static inline u32 opaque(u32 value)
 {
@@ -51,8 +50,8 @@ static inline u64 unknown_zero(void)
 
 /*
  * `value`; `unknown` is unknown_zero(). To the verifier the result may be anything. In a loop, the
- * verifier goes on separately with each range that a value may have: comparing such values would
- * have it go through all combinations of their ranges, for seconds.
+ * verifier goes on separately with each range that a value may have: if such values are compared,
+ * it goes through all combinations of their ranges, for seconds.
  */
 static inline u64 unranged(u64 value, u64 unknown)
 {
@@ -81,18 +80,18 @@ struct {
 	__type(value, struct task_conf);
 } task_confs SEC(".maps");
 
-/* Not a map: they are used several times in each callback. */
+/* Not a map, which needs a call for each access: they are used several times in each callback. */
 struct cpu_ctx cpu_ctxs[MAX_PCPUS];
 
 /*
  * ROOM_FOR_COPY(t, cpu): a task_ctx for look_at() on `cpu`, whose runqueue the kernel has locked,
- * so that no other callback uses it meanwhile. Not on the stack, which has 512 bytes for all calls
- * together under Linux 6.12.
+ * so that no other callback uses it meanwhile. It is not on the stack, which has 512 bytes for all
+ * calls together under Linux 6.12.
  */
 struct task_ctx copies[MAX_PCPUS];
 #define ROOM_FOR_COPY(t, cpu) struct task_ctx *t = &copies[opaque((u32)(cpu)) % MAX_PCPUS]
 
-/* The daemon reads it all the time, without system calls. */
+/* Mapped, since the daemon reads it all the time: no system calls. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -164,7 +163,7 @@ static inline s32 nr_pcpus(void)
 	return (s32)knobs.pcpus;
 }
 
-/* Number of words of a mask that pCPUs of this host are in. */
+/* How many words of a mask have pCPUs of this host. */
 static inline u32 words_in_use(void)
 {
 	u32 words = (knobs.pcpus + 63) / 64;
@@ -300,8 +299,8 @@ static inline volatile seats_word *seats_of(struct vm_ctx *vm)
 }
 
 /*
- * How many siblings may come or go in between; a vCPU that finds more is counted when it is queued
- * next.
+ * How many siblings may come or go between the read and the swap; if more do, the vCPU is counted
+ * when it is queued next.
  */
 #define SEAT_TRIES 16
 
@@ -352,16 +351,16 @@ static inline s32 raw_this_cpu(void)
 }
 
 /*
- * Of this pCPU, on x86: a variable of its own since Linux 6.15, before that a field. Other machines
- * have neither.
+ * This pCPU's preempt count, on x86: a variable of its own since Linux 6.15, before that a field.
+ * Other architectures have neither.
  */
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot pcpu_hot __ksym __weak;
 
 /*
- * Below the lowest byte are counts of interrupts, and of sections that keep these away, in an order
- * that depends on the kernel's version; the highest bit is not a count. What cannot be told is
- * taken for an interrupt.
+ * Above the lowest byte are counts of interrupts, and of sections that keep these away, in an order
+ * that depends on the kernel's version; the highest bit is not a count. Where the count cannot be
+ * read, an interrupt is assumed.
  */
 #define COUNTS_OF_INTERRUPTS 0x7fffff00
 
@@ -378,19 +377,19 @@ static inline bool raw_in_interrupt(void)
 
 static inline s32 raw_task_cpu(struct task_struct *p)
 {
-	/* Needed at each wake-up of a task bound to a pCPU; usually a field of the task itself. */
+	/* Read at each wake-up of a bound task: cheaper where it is a field of the task itself. */
 	return bpf_core_field_exists(p->thread_info.cpu) ? (s32)p->thread_info.cpu
 							 : scx_bpf_task_cpu(p);
 }
 
 /*
- * Must `p` stay where it is for a moment (migrate_disable()), whatever its affinity says? That
- * changes only after it has been queued, and to move it before then is an error that ends the
- * scheduler (task_can_run_on_remote_rq() in Linux 6.12's ext.c). Since 6.14 the kernel does not
- * queue such a task here, unless asked to by the flag.
+ * Must `p` stay where it is for a moment (migrate_disable()), whatever its affinity says? That ends
+ * only after it has been queued, and moving it before then is an error that ends the scheduler
+ * (task_can_run_on_remote_rq() in Linux 6.12's ext.c). Since 6.14 the kernel does not queue such a
+ * task here, unless asked to by the flag.
  *
- * The task that runs on this pCPU is pinned once by this very program. If another program runs on
- * behalf of `p` elsewhere, `p` is passed over once though it could move.
+ * This very program counts once towards the pinning of the task that runs on this pCPU. If another
+ * BPF program runs in the context of `p` elsewhere, `p` is passed over once though it could move.
  */
 static inline bool is_pinned(struct task_struct *p)
 {
@@ -438,8 +437,8 @@ static inline u32 raw_weight(struct task_struct *p)
 }
 
 /*
- * A thread becomes a vCPU only after it has run. One for which no run was counted here must have
- * been a vCPU before the dispatcher was loaded.
+ * A thread becomes a vCPU only after it has run. A vCPU for which no run was counted here must have
+ * been one before the dispatcher was loaded.
  */
 static inline bool raw_was_vcpu(void)
 {
@@ -531,16 +530,17 @@ static inline void raw_insert_local(struct task_struct *p, u64 slice)
 }
 
 /*
- * How far ahead of a pCPU's clock tasks without a task_ctx may be queued, in what so many ns cost
- * there: for tasks that often run for a moment, counting a slice each time is far too much.
+ * How far ahead of a pCPU's clock tasks without a task_ctx may be queued: by what this many ns cost
+ * there. They are charged a slice each time, which is far too much for tasks that often run for a
+ * moment.
  */
 #define UNKNOWN_LEAD (WATCHDOG / 5)
 
 /*
  * A task without a task_ctx still runs: in the queue of the pCPU where it is, where all such tasks
  * together have the turns of one task with a neutral weight. In the kernel's global queue it would
- * always go before all others, and starve them. No other callback does this for that pCPU
- * meanwhile, whose runqueue the kernel has locked.
+ * always go before all others, and starve them. The kernel has locked the pCPU's runqueue, so no
+ * other callback does this for the same pCPU meanwhile.
  */
 RARE void insert_unknown(struct task_struct *p, u64 flags)
 {
@@ -553,8 +553,8 @@ RARE void insert_unknown(struct task_struct *p, u64 flags)
 			   knobs.slice, flags);
 		return;
 	}
-	/* Virtual time goes there as fast as for the task that has the pCPU: far slower than time,
-	 * where few tasks have many pCPUs (group.h). */
+	/* Virtual time goes there as fast as for the task that has the pCPU: far slower than time
+	 * where few tasks share many pCPUs (group.h). */
 	rate = *(volatile u64 *)&c->cur_rate;
 	if (rate > RATE_ONE)
 		rate = RATE_ONE;
@@ -584,11 +584,11 @@ static inline void raw_set_slice(struct task_struct *p, u64 slice)
 }
 
 /*
- * `p`, which wants to run on, is taken off its pCPU. If it has some of its slice left, a task of a
- * higher class (SCHED_FIFO, ...) has preempted it: then the kernel would keep it at the head of
- * that pCPU's local queue, out of reach of all other pCPUs for as long as that task runs. With none
- * left it is queued by enqueue, as any interrupted task; the dispatcher itself knows what is left
- * of its turn (turn.h).
+ * `p`, which wants to run on, is taken off its pCPU. If `p` has some of its slice left, a task of a
+ * higher class (SCHED_FIFO, ...) has preempted it: then the kernel would keep `p` at the head of
+ * that pCPU's local queue, out of reach of all other pCPUs for as long as that task runs. With
+ * nothing left, enqueue queues it like any interrupted task; the dispatcher itself knows what is
+ * left of its turn (turn.h).
  */
 static inline void put_in_reach(struct task_struct *p)
 {
@@ -597,11 +597,11 @@ static inline void put_in_reach(struct task_struct *p)
 }
 
 /*
- * A timer fires on the pCPU that has started it, which may be another one: that of a task that
- * changes a running one (corun_running()). Then the timer's own pCPU starts it anew as soon as it
- * looks at the clock, whenever the timer was to fire (timer.h). So it does where the kernel cannot
- * start one, for which it may need memory while interrupts are off. Of tasks that are parked
- * release_overdue() takes care then.
+ * A timer fires on the pCPU that has started it. That may not be the pCPU it is for, but that of a
+ * task that changes a running one (corun_running()). Then `timer_at` is cleared, so that the pCPU
+ * it is for starts it anew when it next asks for a timer (timer.h). The same holds if the kernel
+ * cannot start a timer, for which it may need memory while interrupts are off. release_overdue()
+ * then takes care of parked tasks.
  */
 static inline void raw_start_timer(s32 timer, u64 delay)
 {
@@ -613,7 +613,7 @@ static inline void raw_start_timer(s32 timer, u64 delay)
 
 	if (t)
 		failed = bpf_timer_start(&t->timer, delay, TIMER_CPU_PIN);
-	/* Masks, or the verifier would follow what comes next once for each outcome. */
+	/* Masks instead of branches: the verifier would follow the rest once for each outcome. */
 	if (c)
 		*(volatile u64 *)&c->timer_at &=
 		    (u64)((s64)(elsewhere - 1) >> 63) & ~(failed >> 63);
@@ -652,7 +652,7 @@ static int release_fired(void *map, u32 *key, struct bpf_timer *timer)
 	return 0;
 }
 
-/* Why the scheduler left, for the daemon to read. */
+/* Why the scheduler was unloaded, for the daemon to read. */
 struct {
 	u32 kind;
 	u32 pad;
@@ -708,9 +708,9 @@ static inline void note_exit(struct scx_exit_info *info)
 }
 
 /*
- * A task that exits is queued like others: a VM's memory takes long to be given back, and that is
- * time of its cgroup. By default the kernel lets it run next each time, for schedulers that find
- * tasks by their numbers.
+ * A task that exits is queued like others: giving back a VM's memory takes long, and its cgroup is
+ * to be charged for that. By default the kernel lets such a task run next each time, for schedulers
+ * that find tasks by their pids.
  */
 #define SCHEDULER(scheduler, timeout)                                                              \
 	CALLBACK_SLEEPABLE(s32, scheduler##_init)                                                  \

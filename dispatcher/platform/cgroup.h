@@ -5,29 +5,30 @@
  * cpu.weight, cpu.idle and cpu.max are kept in the kernel's struct task_group whichever scheduler
  * runs (kernel/sched/core.c: sched_group_set_shares(), tg_set_cfs_bandwidth()), and a task points
  * to its own. So they are read there, from the task's own cgroup outwards, when a task wants to run
- * and they have not been read for GROUP_LOOK, and once a second for cgroups with tasks that run.
- * This needs no callback that only newer kernels have and no daemon that looks after thousands of
- * files, and works with cgroup v1. All reads are such as may fail: a cgroup may be going.
+ * and they have not been read for GROUP_LOOK, and once a second for cgroups with running tasks.
+ * This needs no callback that only newer kernels have, and no daemon that watches thousands of
+ * files, and it works with cgroup v1. All reads are of a kind that may fail: a cgroup may be on its
+ * way out.
  *
- * A cgroup has a place in a table as long as it has members that run. Once a second each is counted
- * anew in the one around it, because weights change while they are counted in; and places that have
- * not been asked for in GROUP_FORGET are given up.
+ * A cgroup has a place in a table as long as it has running members. Once a second each is counted
+ * anew in the one around it, because weights change after they have been counted; and places that
+ * have not been asked for in GROUP_FORGET are given up.
  *
  * The members of a cgroup that finds no place, or that is nested too deeply to be told apart, count
- * in the nearest enclosing cgroup that has one, never in the root: otherwise a user who may make
- * cgroups within another one could escape the limits of that one.
+ * in the nearest enclosing cgroup that has a place, never in the root: otherwise a user who may
+ * create cgroups within another one could escape the limits of that one.
  *
- * Meanwhile other callbacks ask for places, and count tasks in them. Three things hold all the
- * same:
+ * While one callback does any of this, others ask for places, and count tasks in them. Three things
+ * hold all the same:
  *
  *   - No task is counted in a place that is given up. A place is given up in two steps, a second
  *     apart, and stays if it was asked for in between: group_stays() and the second step exclude
- *     each other by compare and swap. A callback that asked just before the first step has long
- *     read the cgroup by the second, since callbacks run with interrupts off; then the place is not
+ *     each other by compare and swap. A callback that asked just before the first step has read the
+ *     cgroup long before the second, since callbacks run with interrupts off; then the place is not
  *     old any more.
- *   - A task that is counted in a cgroup is counted out of the same cgroups that it was counted in:
- *     a cgroup's parent does not change while the cgroup has members. And no callback finds a place
- *     marked as read before all enclosing ones are.
+ *   - A task is counted out of the same cgroups that it was counted in: a cgroup's parent does not
+ *     change while the cgroup has members. And no callback finds a place marked as read before all
+ *     enclosing ones are read.
  *   - A place that has just been taken is not old, whenever its last owner was read.
  */
 #ifndef CORUN_CGROUP_H
@@ -122,12 +123,15 @@ static inline bool group_has(struct group_place *at, u64 tg)
 	return *(volatile u64 *)&at->tg == tg;
 }
 
-/* `at`, which was free, gets a new owner: nothing is left of the last one. */
+/* `at`, which was free, gets a new owner: clears what is left of the last one. */
 static inline void group_taken(u32 place, struct group_place *at)
 {
 	struct group_ctx *g = group_at(place);
 
-	/* Due to be read, even for a callback that asked for the time a moment ago, but not old. */
+	/*
+	 * So that it is due to be read, even for a callback whose `now` is a moment old, but is not
+	 * old.
+	 */
 	*(volatile u64 *)&at->looked_at = bpf_ktime_get_ns() - 2 * GROUP_LOOK;
 	if (g) {
 		*(volatile s64 *)&g->left = 0;
@@ -149,14 +153,14 @@ static inline u32 group_indexed(u64 tg, u32 *known)
 
 /*
  * The place of `tg` plus 1, a new one if need be; 0: there is no room, or the place is being given
- * up. task_groups lie side by side in slabs: so which place is tried first, and the step to the
- * next ones, depend on all digits of the address.
+ * up. task_groups lie side by side in slabs: so the place that is tried first, and the step to the
+ * next ones, depend on all bits of the address.
  */
 CALLED u32 group_place_of(u64 tg)
 {
 	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
 	u64 hash = tg * GROUP_HASH;
-	/* The step is odd: so all places are reached. */
+	/* The step is odd, so that it reaches all places. */
 	u32 first = (u32)(hash >> 32), step = (u32)(hash >> 16) | 1;
 	u32 found = 0;
 	u32 i;
@@ -271,10 +275,10 @@ static inline u64 group_of_cgroup(u64 cgroup)
 
 /*
  * The cgroup in which members of `tg` are counted: itself, or the enclosing one at the deepest
- * level that is looked at. Each must have those that enclose it in the table, or members would be
+ * level that is looked at. All cgroups that enclose it must be in the table, or members would be
  * counted out of cgroups in which they have not been counted. The kernel knows the enclosing cgroup
- * at each level, so deep nesting makes no wake-up expensive. If a cgroup has been removed while a
- * task still exits in it, some of those that enclose it may have been removed, too.
+ * at each level, so deep nesting does not make wake-ups expensive. If a cgroup has been removed
+ * while a task still exits in it, some of those that enclose it may have been removed, too.
  */
 CALLED u64 group_anchor(u64 tg)
 {
@@ -309,7 +313,9 @@ CALLED u32 group_read_all(u64 tg, u32 group, u64 now)
 		outer = group_parent(outer);
 		if (!group_is_root(outer)) {
 			parent = group_place_of(outer);
-			/* Then it counts as nested in the next enclosing one. */
+			/*
+			 * Without a place for that one, `tg` counts as nested in the next one out.
+			 */
 			if (!parent)
 				continue;
 		}
@@ -417,7 +423,9 @@ static inline u32 raw_group_of(struct task_struct *p)
 	return (u64)p->sched_task_group == group_root ? 0 : group_beyond_root(p);
 }
 
-/* No task wants to run in the cgroup in `place`: if none has for long, the place is given up. */
+/*
+ * No task wants to run in the cgroup in `place`: if that has been so for long, gives up the place.
+ */
 static inline void group_fade(u32 place, struct group_place *at, u64 now)
 {
 	/* It may have been read since `now`. */
@@ -449,8 +457,8 @@ static inline void group_weigh(struct group_conf *conf, struct group_ctx *g)
 }
 
 /*
- * Reads the cgroups that have members anew, and weighs all: a task that computes all the time does
- * not wake, and so does not have its cgroups read.
+ * Reads the cgroups that have members anew, and weighs all cgroups: a task that computes all the
+ * time does not wake, and so would not have its cgroups read.
  */
 static inline void group_weigh_all(u64 now)
 {
@@ -476,12 +484,12 @@ static inline void group_weigh_all(u64 now)
 	}
 }
 
-/* A look at parked tasks (quota.h) that is so late does not come any more, ns (assumed). */
+/* A look at parked tasks (quota.h) that is this late will not come any more, ns (assumed). */
 #define RELEASE_OVERDUE 100000000ull
 
 /*
- * Where tasks are parked, a timer was to fire by now, and has not: the kernel could not start it
- * (raw_start_timer()). It is started here, where nothing keeps the kernel from it.
+ * Starts release timers that should have fired by now: where tasks are parked, but the kernel could
+ * not start the timer (raw_start_timer()). Here nothing keeps the kernel from starting it.
  */
 static inline void release_overdue(u64 now)
 {

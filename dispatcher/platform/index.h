@@ -5,11 +5,11 @@
  * A placement wants the least loaded pCPU; a pCPU without work wants the most loaded one that has
  * waiting tasks. On a host with 512 pCPUs a look at each of them for every wake-up would be most of
  * what a simulation does. So the untapped native build keeps the loads in trees of minima: a node
- * holds the least of eight, and eight of those again, as a pCPU mask is made of bytes and words;
- * what a mask leaves out is skipped by bytes and words as well. Keeping a tree and searching it
- * take O(log pCPUs). The result is the one that a look at all of them would find: the least key, of
- * equals the lowest number. The kernel build does without, and so does a replay, which must record
- * each look.
+ * holds the least of eight keys, and the next level the least of eight nodes, just as a pCPU mask
+ * is made of bytes and words; pCPUs outside a mask are skipped by bytes and words, too. Updating a
+ * tree and searching it take O(log pCPUs). The result is the one that a look at all pCPUs would
+ * find: the least key, of equals the lowest number. The kernel build does without, and so does a
+ * replay, in which each look must pass the tap.
  */
 #ifndef CORUN_INDEX_H
 #define CORUN_INDEX_H
@@ -21,7 +21,7 @@ struct min_tree {
 	s64 of64[MAX_PCPUS / 64];
 };
 
-/* All zero: no task anywhere. */
+/* All zero means that there is no task anywhere. */
 struct pcpu_index {
 	struct min_tree light;	 /* crowding() */
 	struct min_tree crowded; /* minus the load where tasks wait, else 0 */
@@ -106,8 +106,9 @@ static inline u32 bytes_in(u64 word)
 
 /*
  * tree_search(tree, mask, best, cpu, admits): improves `best` by the pCPUs in `mask` for which the
- * expression `admits`, of `cpu`, is true. Branches are tried by their least keys; the first that
- * holds nothing better ends it, because none of those after it does.
+ * expression `admits`, of `cpu`, is true. Branches are tried in order of their least keys; the
+ * first that holds nothing better ends the search at that level, because none of those after it
+ * does.
  */
 #define tree_search(tree, mask, best, cpu, admits)                                                 \
 	do {                                                                                       \

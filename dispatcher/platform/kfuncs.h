@@ -2,10 +2,10 @@
 /*
  * The kernel's names of sched_ext's kfuncs.
  *
- * They are not a stable interface: most have had two names. Declared weak, a name that the running
- * kernel lacks is null to the verifier, which drops the calls of it; so one build serves Linux 6.12
- * and its successors (7.2 has none of 6.12's names any more). preflight asks for either
- * (crates/linux/src/preflight/kernel.rs).
+ * They are not a stable interface: most have had two names. If a name is declared weak and the
+ * running kernel lacks it, it is null to the verifier, which drops the calls of it; so one build
+ * serves Linux 6.12 and its successors (7.2 has none of 6.12's names any more). preflight accepts
+ * either name (crates/linux/src/preflight/kernel.rs).
  */
 #ifndef CORUN_KFUNCS_H
 #define CORUN_KFUNCS_H

@@ -2,15 +2,16 @@
 /*
  * A plan is on lease: it holds for as long as the daemon that made it shows that it is alive.
  *
- * If a daemon dies, the scheduler is unloaded with it, and the kernel's own is back. If it hangs
+ * If a daemon dies, the scheduler is unloaded with it, and the kernel's own takes over. If it hangs
  * (stopped, starved, out of memory), that does not happen: the dispatcher would go on with a plan
  * that fits less and less. The daemon therefore renews the lease five times a second or more (NAP
- * in crates/linux/src/daemon.rs). If it has not for LEASE_LENGTH, all VMs are put in fair order:
- * placed freely, without gangs, and no pCPU is held for a halted vCPU. What administrators want,
- * weights, affinities and cookies, stays, and so do slices, which are bounded. A daemon that comes
- * back finds `lapsed` set, and tells its plan anew.
+ * in crates/linux/src/daemon.rs). If it has not done so for LEASE_LENGTH, all VMs are put in fair
+ * order: placed freely, without gangs, and no pCPU is held for a halted vCPU. Weights, affinities
+ * and cookies, which administrators set, stay, and so do slices, which are bounded. A daemon that
+ * comes back finds `lapsed` set, and writes its plan anew.
  *
- * This is written to the tables as the daemon would write it, so that callbacks see nothing new.
+ * This is written to the tables as the daemon would write it, so that callbacks need not know of
+ * leases.
  */
 #ifndef CORUN_LEASE_H
 #define CORUN_LEASE_H

@@ -2,15 +2,15 @@
 /*
  * The native build: the simulator, and the replay of a recording.
  *
- * All state hangs off one context, reached through a thread-local pointer, so that simulations run
- * side by side. The program that hosts the dispatcher fills in `struct native_host`
+ * All state belongs to one context, reached through a thread-local pointer, so that simulations can
+ * run side by side. The program that hosts the dispatcher fills in `struct native_host`
  * (crates/dispatcher/src/native/context.rs mirrors these structs; a test compares each field's
  * place).
  *
- * It is compiled three times. A replay takes part in everything that passes the tap. For the
- * simulator, which needs fast calls, UNTAPPED makes the tap nothing at all, and pCPUs are found by
- * an index. A test runs both side by side. PLAIN has neither: it goes through pCPUs one by one as
- * the kernel's build does, for counting the instructions of that build.
+ * It is compiled three times. In the build for replays, everything that passes the tap goes through
+ * the host's tap_in() and tap_out(). UNTAPPED, for the simulator, which needs fast calls, has no
+ * tap, and finds pCPUs by an index. A test runs both side by side. PLAIN has neither: it goes
+ * through pCPUs one by one as the kernel's build does, for counting the instructions of that build.
  */
 #ifndef CORUN_NATIVE_H
 #define CORUN_NATIVE_H
@@ -300,7 +300,7 @@ static inline struct group_ctx *group_at(u32 place)
 	return knobs.groups && place < MAX_GROUPS ? &corun_context->groups[place] : NULL;
 }
 
-/* Here time stands still during a callback, and costs nothing. */
+/* Here time stands still during a callback, and reading it costs nothing. */
 static inline u32 raw_tick(void)
 {
 	return (u32)corun_context->now;
@@ -321,7 +321,7 @@ static inline bool raw_in_interrupt(void)
 	return corun_context->interrupt;
 }
 
-/* Number of words of a mask that pCPUs of this host are in. */
+/* How many words of a mask have pCPUs of this host. */
 static inline u32 words_in_use(void)
 {
 	return (knobs.pcpus + 63) / 64;
@@ -355,7 +355,7 @@ static inline void index_light(u32 cpu)
 		 (s64)crowding(cpus[cpu].load, sibling && cpus[sibling - 1].load));
 }
 
-/* Updates its key in the tree `crowded`: it follows its load and its queue. */
+/* Updates the key of `cpu` in the tree `crowded`: it follows its load and its queue. */
 static inline void index_crowded(u32 cpu)
 {
 	struct pcpu_index *index = &corun_context->index;
@@ -411,7 +411,7 @@ static inline void queue_is_fixed(s32 cpu)
 	corun_context->index.fixed[(u32)cpu / 64] |= 1ull << ((u32)cpu % 64);
 }
 
-/* The first pCPU from `cpu` on with tasks in its queue, without those in `but`; or NO_PCPU. */
+/* The first pCPU from `cpu` on with tasks in its queue that is not in `but`; or NO_PCPU. */
 static inline s32 next_queue(u32 cpu, const u64 *but)
 {
 	u64 from_here = ~0ull << (cpu % 64);

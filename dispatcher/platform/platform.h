@@ -3,8 +3,8 @@
  * Everything that the dispatcher may ask of or do to the world: one tapped function per primitive.
  *
  * The raw_* functions behind them are supplied by bpf.h (kernel) or native.h (simulator, replay);
- * these two and this file are the only places that know where the dispatcher runs, but for
- * placement.h and pull.h, which search by index.h where there is one (INDEXED).
+ * these two and this file are the only places that know where the dispatcher runs, except for
+ * placement.h and pull.h, which search by the index of index.h where there is one (INDEXED).
  */
 #ifndef CORUN_PLATFORM_H
 #define CORUN_PLATFORM_H
@@ -45,7 +45,7 @@ static inline bool below(u64 a, u64 b, u64 unknown)
 
 /* --- inputs --- */
 
-/* Do any VMs have gang modes? With the plans of most policies, none has. */
+/* Do any VMs have gang modes? Under most policies none has. */
 static inline bool with_gangs(void)
 {
 	return shared(knobs.gangs);
@@ -81,7 +81,7 @@ static inline s32 this_cpu(void)
 	return (s32)tap_in(IN_THIS_CPU, (u32)raw_this_cpu());
 }
 
-/* Does this callback run in an interrupt, whichever task that interrupts? */
+/* Does this callback run in an interrupt, whichever task was interrupted? */
 static inline bool in_interrupt(void)
 {
 	return tap_if(IN_INTERRUPT, raw_in_interrupt());
@@ -117,8 +117,8 @@ static inline u32 room_of(struct task_struct *p)
 }
 
 /*
- * `p`, which runs, loses its pCPU and wants to run on: does the kernel keep it for that pCPU, and
- * not have it queued? Recorded only then.
+ * `p`, which runs, loses its pCPU and wants to run on: does the kernel keep it for that pCPU
+ * instead of having it queued? Recorded only if so.
  */
 static inline bool kernel_keeps(struct task_struct *p)
 {
@@ -153,8 +153,8 @@ static inline s32 smt_sibling_of(s32 cpu)
 #endif
 
 /*
- * The same; those whose queues are marked as fixed may be passed over as well: nothing can be
- * pulled there.
+ * The same, but those whose queues are marked as fixed may be passed over as well: nothing can be
+ * pulled from them.
  */
 #ifndef for_each_movable_queue
 #define for_each_movable_queue for_each_queue
@@ -182,8 +182,7 @@ static inline u32 weight_of(struct task_struct *p)
 }
 
 /*
- * The place of its cgroup in the table of cgroups with tasks that run, plus 1; 0: it has none
- * there.
+ * The place of the task's cgroup in the table of cgroups with running tasks, plus 1; 0: none.
  */
 static inline u32 group_of(struct task_struct *p)
 {
@@ -196,13 +195,13 @@ static inline s32 task_cpu_of(struct task_struct *p)
 	return (s32)tap_in(IN_TASK_CPU, (u32)raw_task_cpu(p));
 }
 
-/* Was a vCPU that has not run yet, as far as is known, a vCPU before? */
+/* Was a vCPU for which no run is known yet a vCPU already before the dispatcher was loaded? */
 static inline bool was_vcpu(void)
 {
 	return tap_in(IN_WAS_VCPU, raw_was_vcpu());
 }
 
-/* What the policy wants for `p`; NULL: nothing said. */
+/* What the policy wants for `p`; NULL: it has not said. */
 static inline struct task_conf *task_conf_of(struct task_struct *p)
 {
 	struct task_conf *conf = raw_task_conf(p);
@@ -219,14 +218,14 @@ static inline bool claim_idle(s32 cpu)
 
 /*
  * Claims `cpu`, which idles as far as is known here; false if a task of a higher class has it, or
- * another callback was first. Recorded only then.
+ * another callback was first. Recorded only if false.
  */
 static inline bool answers(s32 cpu)
 {
 	return !tap_if(IN_NO_ANSWER, !raw_claim_idle(cpu));
 }
 
-/* Does no task of this scheduler run on the pCPU of `c`? Recorded only then. */
+/* Does no task of this scheduler run on the pCPU of `c`? Recorded only if none does. */
 static inline bool runs_nothing(struct cpu_ctx *c)
 {
 	return tap_if(IN_RUNS_NOTHING, !*(volatile u16 *)&c->runs);
@@ -270,8 +269,8 @@ static inline u32 raw_find_slot(u32 id, bool or_free)
 
 /*
  * The first slot of the VM table that holds VM `id`, or that is free if `or_free`; NO_VM if there
- * is none. The search begins at the slot that follows from `id`. One input, not one per slot: a
- * record has no room for a look through the whole table.
+ * is none. The search begins at slot `id` % MAX_VMS. One input, not one per slot: a record has no
+ * room for a look through the whole table.
  */
 static inline u32 find_slot(u32 id, bool or_free)
 {
@@ -329,8 +328,8 @@ static inline u32 active_slot(u32 from)
 }
 
 /*
- * Counts one more vCPU in a slot of the VM table, if VM `id` owns that; returns how many it counted
- * before, or NOT_COUNTED. The two are one step, and so one input.
+ * Counts one more vCPU in a slot of the VM table, if VM `id` owns that slot; returns how many it
+ * counted before, or NOT_COUNTED. Check and count are one step, and so one input.
  */
 static inline u32 count_in(struct vm_ctx *vm, u32 id)
 {
@@ -339,7 +338,7 @@ static inline u32 count_in(struct vm_ctx *vm, u32 id)
 }
 
 /*
- * Frees the slot of VM `id` if it counts no vCPU, and counts it in vms_ended; false: one has
+ * Frees the slot of VM `id` if it counts no vCPU, and counts the VM in vms_ended; false: a vCPU has
  * appeared, or the slot is free already.
  */
 static inline bool free_slot(struct vm_ctx *vm, u32 id)
@@ -350,7 +349,8 @@ static inline bool free_slot(struct vm_ctx *vm, u32 id)
 
 /*
  * The slot of the VM whose vCPU this pCPU runs at the moment: in select_cpu, the waker's. NO_VM if
- * it is another task, or none. If an interrupt wakes a task, this is the task that was interrupted.
+ * it runs another task, or none. If an interrupt wakes a task, the task that was interrupted counts
+ * as the waker.
  */
 static inline u32 waker_slot(void)
 {
@@ -449,7 +449,8 @@ static inline void insert(struct task_struct *p, s32 cpu, u64 slice, u64 vtime, 
 }
 
 /*
- * `p`, whose runqueue is that of `cpu`, runs there next: the task that runs there loses its pCPU.
+ * `p`, whose runqueue is that of `cpu`, runs there next: the task that runs there now loses its
+ * pCPU.
  */
 static inline void insert_next(struct task_struct *p, s32 cpu, u64 slice, u64 flags)
 {
@@ -536,7 +537,7 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 		       raw_change((words)[opaque((u32)(cpu) / 64) % MASK_WORDS], operand));        \
 	})
 
-/* Reads a value that other CPUs change, no earlier than all that was written before. */
+/* Reads a value that other CPUs change, not before all earlier writes are done (a full barrier). */
 #define shared_after(lvalue)                                                                       \
 	({                                                                                         \
 		u64 nothing = 0;                                                                   \
@@ -544,14 +545,14 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 		fetch_add(lvalue, nothing);                                                        \
 	})
 
-/* Sets a shared value that is `old`; returns what it was. */
+/* Sets a shared value if it is `old`; returns what it was. */
 #define exchange_if(lvalue, old, value)                                                            \
 	({                                                                                         \
 		tap_out(OUT_STORE, (value));                                                       \
 		tap_in(IN_FETCHED, raw_exchange_if(lvalue, old, value));                           \
 	})
 
-/* Sets a shared value that is 0; returns what it was. */
+/* Sets a shared value if it is 0; returns what it was. */
 #define exchange_if_zero(lvalue, value)                                                            \
 	({                                                                                         \
 		tap_out(OUT_STORE, (value));                                                       \
@@ -560,8 +561,8 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 
 /*
  * A cgroup that weighs `weight` begins to want to run, or ceases to (`gone`): by how much does what
- * it counts in the one around it change? By its weight, and what is recorded is only how far it is
- * something else: its weight has changed since, or another callback counts it at the same time.
+ * it counts in the cgroup around it change? Usually by its weight. Only a difference from that is
+ * recorded: its weight has changed since, or another callback counts it at the same time.
  */
 static inline s64 recounted(struct group_ctx *g, u32 weight, bool gone)
 {

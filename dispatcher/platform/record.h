@@ -4,8 +4,8 @@
  * callback, for crates/dispatcher/src/lockstep to replay.
  *
  * Only one of the two builds records (see bpf.h). Each tap is a call, which takes registers from
- * the computation around it, even where the verifier has removed the call (docs/cost.md). Both
- * builds have the maps, so that what loads one loads the other.
+ * the code around it, even where the verifier has removed the call (docs/cost.md). Both builds have
+ * the maps, so that what loads one loads the other.
  */
 #ifndef CORUN_RECORD_H
 #define CORUN_RECORD_H
@@ -38,7 +38,7 @@ struct {
 
 /*
  * Callbacks for tasks run with interrupts off, but the timer's does not: an interrupt that wakes a
- * task then calls select_cpu and enqueue in the middle of it. So there is a record for each level.
+ * task may call select_cpu and enqueue in the middle of it. So there is a record for each level.
  */
 #define RECORD_LEVELS 2
 

@@ -9,8 +9,8 @@
  * on many CPUs replays callback by callback, without knowing how the CPUs interleaved.
  *
  * A walk over a queue ends where no IN_NEXT_QUEUED follows; OUT_WALK separates walks. What passes
- * tap_if() is recorded only if it is not 0, and is 0 where its kind does not follow: so may come
- * what older recordings do not have.
+ * tap_if() is recorded only if it is not 0, and read as 0 where its kind does not follow: so inputs
+ * can be added that older recordings do not have.
  *
  * The numbers are part of the recording's format: append, never renumber.
  */

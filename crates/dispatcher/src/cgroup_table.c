@@ -136,7 +136,7 @@ static struct indexed *index_entry(u64 tg)
  */
 static u32 model_ceases;
 
-/* Another CPU comes in between when the table is gone through once more. */
+/* Another CPU comes in between, when a second pass through the table begins. */
 static void model_looks_at(u32 place)
 {
 	static u32 last;
@@ -189,7 +189,7 @@ static long bpf_map_delete_elem(const void *map, const void *key)
 
 /* --- the kernel's cgroups, and what tests ask --- */
 
-/* Bytes that a cgroup takes in tests, and bytes that what it has beside its task_group does. */
+/* Sizes in tests, in bytes: of a task_group, and of the cgroup that belongs to it. */
 const u64 cgroup_table_task_group = sizeof(struct task_group);
 const u64 cgroup_table_cgroup = sizeof(struct cgroup);
 
@@ -204,7 +204,7 @@ void cgroup_table_empty(u64 now)
 	memset(model_started, 0, sizeof(model_started));
 }
 
-/* Tasks are parked on this pCPU, and looked at next at that time. */
+/* Tasks are parked on this pCPU, and due for a look at that time. */
 void cgroup_table_park(u32 cpu, u64 at)
 {
 	model_cpus[cpu].release_at = at;
@@ -240,7 +240,7 @@ u32 cgroup_table_find(struct task_group *tg)
 	return raw_group_of(&p);
 }
 
-/* Whose place it is. */
+/* The cgroup whose place it is. */
 u64 cgroup_table_owner(u32 group)
 {
 	return group ? model_places[group - 1].tg : 0;

@@ -30,19 +30,19 @@ unsafe extern "C" {
     fn cgroup_table_started(cpu: u32) -> u32;
 }
 
-/// The table is one for the whole program.
+/// There is one table for the whole program.
 static TABLE: Mutex<()> = Mutex::new(());
 
 /// A task_group of a Linux 6.18 (`/proc/slabinfo`), and the slabs that these are cut from, bytes.
 const TASK_GROUP: usize = 704;
 const SLAB: usize = 16 << 10;
-/// So many slabs' worth of addresses there are.
+/// How many slabs there are addresses for.
 const SLABS: usize = 1 << 14;
-/// Where they begin, a multiple of [`SLAB`]: always at the same address, since the table goes by addresses. Where a
-/// test found memory by chance, one in some sixty runs had more cgroups in a place than there is room for.
+/// Where they begin, a multiple of [`SLAB`]: always at the same address, since the table goes by addresses. When tests
+/// took memory wherever it was, about one run in sixty had more cgroups around one place than there is room for.
 const BEGIN: usize = 0x2a00_0000_0000;
 
-/// The memory that slabs are cut from. It takes none before it is written to.
+/// The memory that slabs are cut from. Pages are taken only when they are written to.
 struct Memory(*mut u8);
 
 impl Memory {
@@ -62,7 +62,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: what was reserved, to which nothing points any more.
+        // SAFETY: this was reserved above, and nothing points to it any more.
         unsafe { libc::munmap(self.0.cast(), SLAB * SLABS) };
     }
 }
@@ -73,9 +73,9 @@ struct Kernel {
     /// The slab that task_groups are cut from, and how many have been.
     slab: usize,
     cut: usize,
-    /// Chance.
+    /// State of the random numbers.
     random: u64,
-    /// What cgroups have beside their task_groups.
+    /// What cgroups have besides their task_groups.
     cgroups: Vec<Vec<u64>>,
     root: *mut TaskGroup,
     _alone: MutexGuard<'static, ()>,
@@ -146,7 +146,7 @@ impl Kernel {
     }
 }
 
-/// What a host with 640 VMs of two vCPUs under libvirt has. Of many more some find no place by chance.
+/// As many cgroups as 640 VMs of two vCPUs have under libvirt. With many more, some find no place by chance.
 const MANY: usize = 2880;
 
 #[test]
@@ -178,7 +178,7 @@ fn a_cgroup_deeper_than_is_told_apart_counts_in_the_deepest_that_is() {
     }
 }
 
-/// However crowded the table is, nobody gets out of what is said of the cgroups around its own.
+/// However crowded the table is, no task escapes the settings of the cgroups around its own.
 #[test]
 fn a_cgroup_without_a_place_counts_in_the_one_around_it() {
     let mut kernel = Kernel::new(1);
@@ -255,7 +255,7 @@ fn a_weight_that_changes_while_it_counts_is_counted_out_as_it_was_counted_in() {
     assert_eq!(below(slice), 0);
 }
 
-/// The kernel may have no memory for a timer while interrupts are off. Who is parked then would stay so.
+/// The kernel may have no memory for a timer while interrupts are off. Tasks parked then would stay parked.
 #[test]
 fn a_timer_of_parked_tasks_that_could_not_be_started_is_started_with_the_next_count() {
     let started = |parked: [u64; 2]| {
@@ -268,7 +268,7 @@ fn a_timer_of_parked_tasks_that_could_not_be_started_is_started_with_the_next_co
             [0, 1].map(|cpu| cgroup_table_started(cpu))
         }
     };
-    // Nobody is parked; somebody is, and to be looked at soon, or a moment ago.
+    // No task is parked; one is, and due soon, or was due a moment ago.
     assert_eq!(started([0, 1_005_000_000]), [0, 0]);
     assert_eq!(started([999_000_000, 0]), [0, 0]);
     assert_eq!(started([0, 800_000_000]), [0, 1]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the dispatcher is told: plans and knobs as the C structs of `dispatcher/types.h` hold them.
 //!
-//! The simulator and the daemon tell the dispatcher with these what is wanted of it, so that a plan
-//! means the same to both. Tests compare them with what the C compilers laid out ([`crate::layout`]).
+//! Through these the simulator and the daemon tell the dispatcher what is wanted of it, so that a plan means the same
+//! to both. Tests compare them with what the C compilers laid out ([`crate::layout`]).
 
 use crate::layout::MAX_PCPUS;
 use corun_model::time::{MS, US};
@@ -38,7 +38,7 @@ pub struct VmConf {
     pub placement: u32,
     /// 1–10000; 0: the vCPUs count one by one.
     pub weight: u32,
-    /// Up to which load a pCPU is light, percent of the mean.
+    /// The load up to which a pCPU is light, percent of the mean.
     pub light: u32,
     /// `enum gang_mode`; what follows are its settings, see [`corun_model::Gang`].
     pub gang: u32,
@@ -134,7 +134,7 @@ impl VmConf {
     }
 }
 
-/// Where VMs get slots whose vCPUs may use `allowed`: as long as nothing is known of them, anywhere.
+/// Where a VM whose vCPUs may use `allowed` gets slots: anywhere, as long as nothing is known of it.
 fn open_to(allowed: &PcpuSet) -> PcpuSet {
     match allowed.is_empty() {
         true => PcpuSet::first(MAX_PCPUS as u32),
@@ -142,7 +142,7 @@ fn open_to(allowed: &PcpuSet) -> PcpuSet {
     }
 }
 
-/// `has` of `weight`, rounded, but something.
+/// The part `has` of `weight`, rounded, but not 0.
 fn part_of(weight: u32, has: u32) -> u32 {
     let part = u64::from(weight) * u64::from(has) + u64::from(Claim::NEUTRAL / 2);
     let part = part / u64::from(Claim::NEUTRAL);
@@ -153,7 +153,7 @@ fn part_of(weight: u32, has: u32) -> u32 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskConf {
-    /// Slice, ns; 0: its pool's, else the host's default.
+    /// Slice, ns; 0: its pool's, or the host's default.
     pub slice: u64,
     /// Home pCPU plus 1; 0: none.
     pub home: i32,
@@ -161,16 +161,16 @@ pub struct TaskConf {
     pub share: u32,
     /// Rescheduling latency, ns; 0: none of its own.
     pub latency: Nanos,
-    /// For so much run time in a period that holds, ns.
+    /// The run time in a period for which that latency holds, ns.
     pub allotment: Nanos,
     /// Its pool plus 1; 0: none.
     pub pool: u32,
-    /// What it takes of its core beside anybody, thousandths of the time alone, and in the upper bytes
-    /// its shares of waiting and missing, percent; 0: not known. [`corun_model::Demand`].
+    /// How long it takes beside any other vCPU, thousandths of the time alone, and in the upper bytes its shares of
+    /// waiting and missing, percent; 0: not known. [`corun_model::Demand`].
     pub demand: u32,
     /// May it be dormant while it runs, and do others go first after its slice?
     pub dormant: u32,
-    /// Its cookie; 0: nobody has said.
+    /// Its cookie; 0: not known yet.
     pub cookie: u32,
     /// Are its slices micro slices?
     pub micro: u32,
@@ -198,9 +198,9 @@ impl TaskConf {
 }
 
 impl TaskConf {
-    /// What a thread is to be told that serves a VM (an I/O thread, say): `placement` is the VM's,
-    /// [`Placement::number`](corun_model::Placement::number), `vcpus` what its vCPUs were told. Under pools it
-    /// is in the one that most of them are in, of several such in the first; else nothing is wanted of it.
+    /// The settings of a thread that serves a VM (an I/O thread, say): `placement` is the VM's,
+    /// [`Placement::number`](corun_model::Placement::number), `vcpus` the settings of its vCPUs. Under pools the thread
+    /// is in the pool that most of them are in, of several such in the first; otherwise it has no settings.
     pub fn of_helper(placement: u32, vcpus: impl IntoIterator<Item = Self>) -> Self {
         if placement != Placement::Pool.number() {
             return Self::default();
@@ -217,7 +217,7 @@ impl TaskConf {
     }
 }
 
-/// A vCPU's demand in one word; the least that is known is not 0.
+/// A vCPU's demand in one word; never 0, which means that none is known.
 fn demand(of: Demand) -> u32 {
     of.alone.clamp(1, 0xffff) | of.wait.min(100) << 16 | of.miss.min(100) << 24
 }
@@ -232,7 +232,7 @@ pub struct PcpuConf {
     pub partner: u32,
     /// Slowdown of two that both wait, thousandths.
     pub wait_wait: u32,
-    /// Of two that both miss.
+    /// Slowdown of two that both miss.
     pub miss_miss: u32,
     /// Does a hold end for a task that is queued there?
     pub gives_way: u32,
@@ -315,7 +315,7 @@ pub struct Knobs {
     pub online: PcpuSet,
     /// Highest pCPU number plus 1.
     pub pcpus: u32,
-    /// Mode of VMs the policy has not spoken about, as [`Placement::number`](corun_model::Placement::number).
+    /// Mode of VMs for which the policy has named none, as [`Placement::number`](corun_model::Placement::number).
     pub placement: u32,
     /// 1: slices end by timer; 0: at the tick.
     pub slice_timer: u16,
@@ -323,11 +323,11 @@ pub struct Knobs {
     pub groups: u16,
     /// 1: VMs' gang modes are looked at; 0: no VM has one.
     pub gangs: u16,
-    /// 1: what is wanted of hardware threads is looked at; 0: nothing is.
+    /// 1: the settings of hardware threads are looked at; 0: there are none.
     pub cores: u16,
-    /// 1: what is wanted of tasks is looked at; 0: nothing is. The native build always does.
+    /// 1: the settings of tasks are looked at; 0: there are none. The native build always looks.
     pub tasks: u16,
-    /// 1: some tasks have micro slices; 0: nobody has any.
+    /// 1: some tasks have micro slices; 0: none has.
     pub micro: u16,
     /// How many last-level caches there are, at least 1.
     pub llcs: u32,
@@ -342,8 +342,8 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// `params` for a host with these pCPUs, of which some share cores and caches. VMs that the policy has not spoken about
-    /// are placed freely; no task has a cgroup, and parts that only some plans need are not looked at.
+    /// `params` for a host with these pCPUs, some of which share cores and caches. VMs for which the policy has named
+    /// no mode are placed freely; no task has a cgroup, and settings that only some plans need are not looked at.
     pub fn of(params: &DispatcherParams, online: &PcpuSet, sharing: &Sharing) -> Self {
         Self {
             slice: params.slice.max(DispatcherParams::LEAST_SLICE),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the dispatcher knows: the C structs of `dispatcher/types.h` and `platform/native.h` that it
-//! writes itself, field by field. What it is told is in [`crate::conf`].
+//! What the dispatcher knows: the C structs of `dispatcher/types.h` and `platform/native.h` that it writes itself,
+//! field by field. The structs that tell it what to do are in [`crate::conf`].
 //!
-//! Tests here compare the sizes with what the C compiler laid out, and the fields of what only native builds have;
-//! one of `corun-linux` (`layout_tests.rs`) compares each field of the rest with what the BPF compiler did.
+//! Tests here compare sizes, and the fields of structs that only native builds have, with what the C compiler laid out;
+//! a test of `corun-linux` (`layout_tests.rs`) compares every other field with what the BPF compiler did.
 
 use crate::conf::TaskConf;
 use corun_model::{PcpuSet, Sharing, Topology};
@@ -16,9 +16,9 @@ pub const MAX_VMS: usize = 1024;
 pub const GANG_VCPUS: usize = 64;
 /// Most cgroups with tasks that run.
 pub const MAX_GROUPS: usize = 4096;
-/// How deep they may be nested.
+/// Levels of nesting that are told apart.
 pub const GROUP_LEVELS: usize = 10;
-/// `NO_VM`: what is there instead of a VM's place in the table.
+/// `NO_VM`: stands for no place in the table of VMs.
 pub const NO_VM: u32 = u32::MAX;
 /// `enum task_state`: the task wants a pCPU.
 pub const TASK_READY: u32 = 1;
@@ -46,10 +46,10 @@ pub struct TaskCounters {
     pub throttled: u64,
 }
 
-/// Siblings remembered that woke a vCPU.
+/// How many siblings that woke a vCPU are remembered.
 pub const WAKERS: usize = 8;
 
-/// Holds of a pCPU whose ends are remembered.
+/// For how many holds of a pCPU the ends are remembered.
 pub const HOLD_ENDS: usize = 8;
 
 /// `struct task_ctx`: the dispatcher's own knowledge of a task.
@@ -274,19 +274,19 @@ pub struct CpuCtx {
     pub put_off: u64,
 }
 
-/// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.
+/// `struct pcpu_index`: how the untapped build finds pCPUs; only C looks into it.
 #[repr(C)]
 pub(crate) struct PcpuIndex {
     pub trees: [[i64; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
     pub waiting: PcpuSet,
-    /// What C found out from the policy's wishes.
+    /// pCPUs whose waiting tasks cannot be pulled, as C found from the policy's settings.
     pub fixed: PcpuSet,
     pub llc: [PcpuSet; Sharing::MAX_LLCS],
     pub llcs_known: u64,
 }
 
 impl PcpuIndex {
-    /// Nobody anywhere.
+    /// No task anywhere.
     pub(crate) fn empty() -> Self {
         Self {
             trees: [[0; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],

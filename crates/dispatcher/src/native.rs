@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The dispatcher as a Rust type: its state, and the host that it works for.
 //!
-//! [`Native`] owns the tables that the kernel's build keeps in BPF maps. A host [says what is wanted](configure), makes
-//! [callbacks] as the kernel would, and does what the dispatcher [asks of it](services) meanwhile; [`context`] is
-//! how the two languages reach each other.
+//! [`Native`] owns the tables that the kernel's build keeps in BPF maps. A host [configures it](configure), makes
+//! [callbacks] as the kernel would, and does what the dispatcher [asks of it](services) meanwhile; [`context`] connects
+//! the two languages.
 
 mod builds;
 mod callbacks;
@@ -47,7 +47,7 @@ impl<S: Services> Native<S> {
         &mut self.inner.tasks[task]
     }
 
-    /// The same, to be looked at.
+    /// The same, for reading only.
     pub fn peek(&self, task: usize) -> &TaskStruct {
         &self.inner.tasks[task]
     }
@@ -67,19 +67,19 @@ impl<S: Services> Native<S> {
         &self.inner.vms[slot]
     }
 
-    /// The table of VMs as C has it, for tests that change it in the midst of a callback.
+    /// The table of VMs as C has it, for tests that change it during a callback.
     #[cfg(test)]
     pub(crate) fn vms(&mut self) -> *mut VmCtx {
         self.inner.context.vms
     }
 
-    /// The same of pCPUs.
+    /// The same for pCPUs.
     #[cfg(test)]
     pub(crate) fn cpus(&mut self) -> *mut CpuCtx {
         self.inner.context.cpus
     }
 
-    /// The same of cgroups.
+    /// The same for cgroups.
     #[cfg(test)]
     pub(crate) fn groups(&mut self) -> *mut GroupCtx {
         self.inner.groups.as_mut_ptr()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What becomes of tasks in queues, callback by callback: those that are parked for a quota, and those that other CPUs
-//! move meanwhile.
+//! What happens to tasks in queues, callback by callback: to those that are parked for a quota, and those that other
+//! CPUs move meanwhile.
 
 use crate::conf::{GroupConf, Knobs};
 use crate::layout::{CpuCtx, MAX_PCPUS, TaskStruct};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The queue of the tasks that are parked on pCPU 0.
 const PARKED: u64 = MAX_PCPUS as u64;
 
-/// Queues in order of virtual time, of equals the one that came first.
+/// Queues in order of virtual time; of equals, the task that came first goes first.
 #[derive(Default)]
 struct Host {
     queues: BTreeMap<u64, BTreeSet<(u64, u64, usize)>>,
@@ -21,11 +21,11 @@ struct Host {
     arrivals: u64,
     /// How many tasks were looked at in queues.
     looked_at: usize,
-    /// How long the last timer that was started takes.
+    /// The delay of the timer that was started last.
     delay: Nanos,
     /// Tasks that got another slice.
     kept: Vec<usize>,
-    /// A move fails, since the runqueue is unlocked for it: what else happens then, to the books of pCPU 0.
+    /// If set, moves fail: what happens to the books of pCPU 0 while the runqueue is unlocked for the move.
     unlocked: Option<fn(&mut CpuCtx)>,
     books: Option<*mut CpuCtx>,
 }
@@ -78,7 +78,7 @@ impl Services for Host {
     fn move_queued(&mut self, task: usize, _cpu: u32) -> bool {
         match (self.unlocked, self.books) {
             (Some(comes), Some(books)) => {
-                // SAFETY: a pCPU's books of the context whose callback this is in the midst of, on this thread.
+                // SAFETY: books of a pCPU of the context whose callback is under way on this thread.
                 comes(unsafe { &mut *books });
                 false
             }
@@ -106,12 +106,12 @@ impl Services for Host {
     }
 }
 
-/// A host of so many pCPUs with so many tasks that sleep, all in the cgroup that `group` says.
+/// A host of this many pCPUs with this many tasks that sleep, each in the cgroup that `group` gives.
 fn host(pcpus: u32, tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
     host_of((pcpus, pcpus), tasks, group)
 }
 
-/// The same where pCPUs have so many numbers, of which the first so many are on-line.
+/// The same with this many pCPU numbers, of which the first `online` are on-line.
 fn host_of((pcpus, online): (u32, u32), tasks: u32, group: impl Fn(u32) -> u32) -> Native<Host> {
     let knobs = Knobs {
         slice: 3 * MS,
@@ -148,7 +148,7 @@ fn host_of((pcpus, online): (u32, u32), tasks: u32, group: impl Fn(u32) -> u32) 
     native
 }
 
-/// A cgroup weighs on each pCPU what its weight is on the host: pCPUs that are off-line have no part in that.
+/// On each pCPU a cgroup weighs what it weighs on the host: off-line pCPUs do not count.
 #[test]
 fn what_a_turn_costs_does_not_hang_on_pcpus_that_are_off_line() {
     let cost = |numbers| {
@@ -183,14 +183,14 @@ fn wake(native: &mut Native<Host>, task: usize, now: Nanos) {
     native.enqueue(now, 0, task);
 }
 
-/// The cgroup in the first place owes so much.
+/// The cgroup in the first place owes this much.
 fn owes(native: &mut Native<Host>, debt: Nanos) {
     // SAFETY: a cgroup's books, and nobody is at work on them now.
     unsafe { (*native.groups()).left = -(debt as i64) };
 }
 
-/// The watchdog sees a parked task as ready all the time, however often it is taken out of its queue to be changed. So
-/// whoever may do that, as any user may with threads of their own, must not keep it parked by doing so.
+/// To the watchdog a parked task is ready all the time, however often it is taken out of its queue to be changed. Any
+/// user may do that with threads of their own, so it must not keep a task parked.
 #[test]
 fn a_parked_task_that_is_changed_again_and_again_is_released_in_time() {
     let mut native = host(1, 1, |_| 1);
@@ -210,8 +210,8 @@ fn a_parked_task_that_is_changed_again_and_again_is_released_in_time() {
     assert_eq!(native.services().waiting(0), 1);
 }
 
-/// All pCPUs open the next slot of strict co-scheduling at its end, and one of them is the first. Those that come second
-/// look again soon: who was to call them may find nothing for them to do, and nobody is left who would.
+/// At the end of a slot of strict co-scheduling all pCPUs try to open the next one, and one of them is the first. The
+/// others look again soon: the first may find no reason to call them, and nothing else would.
 #[test]
 fn who_comes_second_to_open_a_slot_looks_again() {
     let mut native = host(1, 1, |_| 0);
@@ -234,8 +234,8 @@ fn who_comes_second_to_open_a_slot_looks_again() {
     assert_eq!(native.services().waiting(0), 0);
 }
 
-/// A turn has taken all of a quota and ends with most of it unused: who is parked has that soon, not in the next period. If the
-/// turn uses all of it, nobody looks before that.
+/// A turn has taken all of a quota and ends with most of it unused: a parked task gets that soon, not in the next
+/// period. If the turn uses all of it, nobody looks before the next period.
 #[test]
 fn who_is_parked_has_what_a_turn_did_not_need() {
     for (ran, back) in [(MS, true), (2 * MS, false)] {
@@ -255,7 +255,7 @@ fn who_is_parked_has_what_a_turn_did_not_need() {
     }
 }
 
-/// Many wait for a quota that is used up for long, and a few for one that is refilled all the time.
+/// Many tasks wait for a quota that is used up for long, and a few for one that is refilled all the time.
 #[test]
 fn a_release_looks_at_those_that_are_due_and_no_others() {
     const MANY: u32 = 500;
@@ -282,7 +282,7 @@ fn a_release_looks_at_those_that_are_due_and_no_others() {
     assert!(host.delay > SEC / 2, "next in {} ns", host.delay);
 }
 
-/// Those whose quota is used up by the time that they are due are parked on, behind others.
+/// Tasks whose quota is used up again when they are due stay parked, behind others.
 #[test]
 fn who_is_due_and_has_nothing_left_is_passed_over_once() {
     const MANY: u32 = 100;
@@ -333,8 +333,8 @@ fn two_are_due(groups: [u32; 2], leads: [i64; 2]) -> Native<Host> {
     native
 }
 
-/// One that is owed much stays parked, since its own quota owes for long: it does not keep another one from being as near to
-/// the clock as one that slept.
+/// A task that is owed much stays parked, since its own quota is in debt for long: that does not keep another task from
+/// coming as near to the clock as if it had slept.
 #[test]
 fn who_stays_parked_is_no_measure_for_who_returns() {
     let back_at = |debt: i64| {
@@ -368,8 +368,8 @@ fn who_is_changed_after_a_release_has_waited_all_the_same() {
     assert_eq!((placed.0, placed.1), (given.0, given.1));
 }
 
-/// A pCPU looks for a task to pull. The move fails, and the kernel has unlocked the runqueue for it: meanwhile a task that
-/// woke has been given the pCPU. Its own task must not keep it then.
+/// A pCPU looks for a task to pull. The move fails, and while the kernel had the runqueue unlocked for it, a task that
+/// woke was given the pCPU: then the pCPU's own task must not keep it.
 #[test]
 fn who_was_given_the_pcpu_during_a_look_elsewhere_has_it() {
     for comes in [true, false] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What other CPUs may do in the midst of a callback: the tap is where they come in between.
+//! What other CPUs may do during a callback: the tap is where they come in between.
 
 use crate::conf::{GroupConf, Knobs, PcpuConf};
 use crate::layout::{CpuCtx, MAX_PCPUS, MAX_VMS, NO_VM, TaskStruct, VmCtx};
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 /// `enum tap_kind`: a value that others change, as it was read.
 const SHARED: u32 = 12;
-/// Was somebody moved to the dispatching pCPU?
+/// Was a task moved to the dispatching pCPU?
 const MOVED: u32 = 9;
 /// What an addition to a shared value found there.
 const FETCHED: u32 = 13;
@@ -33,7 +33,7 @@ const OTHER: u32 = 8;
 enum When {
     /// As soon as an input of this kind and value has been read.
     Read(u32, u64),
-    /// As soon as so many inputs more have been read, of whatever kind.
+    /// As soon as this many more inputs have been read, of whatever kind.
     Inputs(u32),
 }
 
@@ -56,15 +56,15 @@ impl Between {
     }
 }
 
-/// A host where nothing is queued, unless somebody comes in between.
+/// A host where nothing is queued, unless another CPU comes in between.
 #[derive(Default)]
 struct Host {
     between: Option<Between>,
-    /// How many wait for each pCPU.
+    /// How many tasks wait for each pCPU.
     waits: [u32; PCPUS as usize],
-    /// pCPUs that idle for the kernel, a bit each, until somebody claims them.
+    /// pCPUs that idle as the kernel sees it, a bit each, until they are claimed.
     answer: u32,
-    /// How long the last timer that was started takes.
+    /// The delay of the timer that was started last.
     delay: Nanos,
     /// pCPUs that were asked to schedule, and how.
     kicked: Vec<(u32, Kick)>,
@@ -115,12 +115,12 @@ impl Services for Host {
     }
 }
 
-/// A host with so many vCPUs of [`VM`], each of which has run and waits.
+/// A host with this many vCPUs of [`VM`], each of which has run and waits.
 fn host(vcpus: u32) -> Native<Host> {
     host_of(PCPUS, vcpus)
 }
 
-/// The same on so many pCPUs.
+/// The same on this many pCPUs.
 fn host_of(pcpus: u32, vcpus: u32) -> Native<Host> {
     let knobs = Knobs {
         slice: 3_000_000,
@@ -155,7 +155,7 @@ fn host_of(pcpus: u32, vcpus: u32) -> Native<Host> {
     native
 }
 
-/// One that has not been seen in KVM_RUN yet.
+/// A vCPU that has not been seen in KVM_RUN yet.
 fn add_vcpu(native: &mut Native<Host>, number: u32) -> usize {
     let vcpu = TaskStruct {
         id: 100 + number,
@@ -197,8 +197,8 @@ fn a_slot_is_not_freed_under_a_vcpu_that_has_just_come() {
     assert_eq!(seats(&native, VM), (VM, 1));
 }
 
-/// A vCPU has found its VM's slot; before it is counted there, the last sibling has gone and another VM has
-/// come. It is counted in no slot then, and in one of its own VM's when it wakes next.
+/// A vCPU has found its VM's slot; before it is counted there, the last sibling goes and another VM comes. Then it is
+/// counted in no slot, and in a slot of its own VM when it wakes next.
 #[test]
 fn nobody_is_counted_in_the_slot_of_another_vm() {
     let mut native = host(1);
@@ -277,8 +277,8 @@ fn the_last_of_a_vm_frees_its_slot() {
     assert_eq!(seats(&native, VM), (0, 0));
 }
 
-/// The table takes 2 MiB: to look through it at each wake-up of a vCPU that has no place in it would be most of what the
-/// wake-up costs.
+/// The table takes 2 MiB: looking through it at each wake-up of a vCPU that has no place in it would be most of what
+/// the wake-up costs.
 #[test]
 fn a_full_table_is_looked_through_again_once_a_vm_has_ended() {
     let mut native = host(1);
@@ -306,8 +306,8 @@ fn a_full_table_is_looked_through_again_once_a_vm_has_ended() {
 /// Holds of the second hardware thread that have begun: a number that nothing else has.
 const BEGUN: u64 = 7_777;
 
-/// A host of cores of two hardware threads, which may be held for a millisecond, with so many vCPUs, of which the first
-/// runs on the second thread of the first core.
+/// A host of cores of two hardware threads, which may be held for a millisecond, with this many vCPUs, the first of
+/// which runs on the second thread of the first core.
 fn with_cores(tasks: u32, gives_way: bool) -> Native<Host> {
     let mut native = host(tasks);
     let plan = VmPlan::placed(VmId(0), Placement::Core);
@@ -327,9 +327,9 @@ fn with_cores(tasks: u32, gives_way: bool) -> Native<Host> {
     native
 }
 
-/// A vCPU halts on the second hardware thread of a core, which may be held for it. All that speaks against it has been
-/// looked at, and nobody can see yet that it is held, when another CPU `does` something to the host and the first
-/// hardware thread. Is the second held, and has the hold that began ended, for somebody else?
+/// A vCPU halts on the second hardware thread of a core, which may be held for it. All reasons against a hold have been
+/// checked, and nobody can see the hold yet, when another CPU `does` something to the host and the first hardware
+/// thread. Is the second held, and has the hold that began ended for another task?
 fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
     let mut native = with_cores(1, gives_way);
     let first = native.cpus();
@@ -349,8 +349,8 @@ fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
     (held, ended)
 }
 
-/// A vCPU that another runqueue queues for a pCPU held for a sibling ends the hold. Before the hold is over, the
-/// sibling is back and runs.
+/// A vCPU that is queued, under the lock of another runqueue, for a pCPU held for a sibling ends the hold. Before the
+/// hold is over, the sibling is back and runs.
 #[test]
 fn a_hold_that_ends_while_its_vcpu_comes_back_leaves_no_busy_pcpu_idle() {
     let began = 1_003;
@@ -397,7 +397,7 @@ fn a_hold_that_a_timer_on_another_pcpu_ends_leaves_no_busy_pcpu_idle() {
     assert_eq!(native.services().kicked.last(), Some(&(1, Kick::Idle)));
 }
 
-/// The same where nobody is back: the pCPU is asked for its next task, and is not held any more.
+/// The same where the vCPU is not back: the pCPU is asked for its next task, and is not held any more.
 #[test]
 fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
     let mut native = with_cores(2, true);
@@ -411,7 +411,7 @@ fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
     assert_eq!((second.held, second.idle, second.holds.gave_way), (0, 1, 1));
 }
 
-/// Whoever runs on is interrupted for a look at other pCPUs only if somebody waits at one.
+/// A task that runs on is interrupted for a look at other pCPUs only if a task waits for one.
 #[test]
 fn nobody_is_interrupted_for_a_look_where_nobody_waits() {
     let mut native = host(1);
@@ -477,7 +477,7 @@ fn of_two_hardware_threads_that_fall_idle_at_once_not_both_are_held_while_somebo
 fn a_task_queued_while_a_hold_begins_is_not_overlooked() {
     let queued = |host: &mut Host, _: &mut CpuCtx| host.waits[1] = 1;
     assert_eq!(halts(true, queued), (false, true));
-    // It may be owed more, and found nothing held that would have had to end for it.
+    // The queued task may be owed more, and saw no hold that would have had to end for it.
     assert_eq!(halts(false, queued), (false, true));
     // A task that waits for the other hardware thread only does not end it.
     let beside = |host: &mut Host, _: &mut CpuCtx| host.waits[0] = 1;
@@ -485,8 +485,8 @@ fn a_task_queued_while_a_hold_begins_is_not_overlooked() {
     assert_eq!(halts(true, |_, _| ()), (true, false));
 }
 
-/// All tasks that wait for a quota look for its next period at the moment when it begins. One opens
-/// it; another one finds it open before it is filled, with nothing left.
+/// All tasks that wait for a quota look for its next period when it begins. One opens it; another one finds it open
+/// before it is filled, with nothing left.
 #[test]
 fn a_task_that_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_next_one() {
     const PERIOD: Nanos = 100_000_000;
@@ -555,7 +555,8 @@ fn what_others_take_of_a_quota_meanwhile_is_not_taken_twice() {
     assert_eq!(left, Some(-(SLICE_MIN as i64)));
 }
 
-/// It ran where nobody else wanted to, and owes nothing for that, however soon it is back, and however little it weighs.
+/// A task that ran where no other wanted to owes nothing for that, however soon it is back, and however little it
+/// weighs.
 #[test]
 fn who_ran_alone_owes_nothing() {
     let mut native = host(1);
@@ -568,9 +569,9 @@ fn who_ran_alone_owes_nothing() {
     assert!(native.peek(0).ctx.vtime <= native.cpu(0).vnow);
 }
 
-/// On four pCPUs a task of a higher class has the first, whose own task has been pulled away: nothing runs or waits there,
-/// as far as the dispatcher knows. The second is busy. Another one wakes, and is placed on the first. So may be one that a
-/// task of a higher class has taken while it idled.
+/// Of four pCPUs, a task of a higher class has the first, whose own task has been pulled away: as far as the dispatcher
+/// knows, nothing runs or waits there. The second is busy. Another task wakes, and is placed on the first. The same may
+/// happen on a pCPU that a task of a higher class has taken while it idled.
 #[test]
 fn a_task_placed_where_a_higher_class_runs_has_another_pcpu_called() {
     for (first, third, called) in [(0, 1, 2), (1, 1, 2), (0, 0, 3), (1, 0, 3)] {
@@ -597,7 +598,8 @@ fn a_task_placed_where_a_higher_class_runs_has_another_pcpu_called() {
     }
 }
 
-/// A task with a pCPU, in the midst of its turn, that may not be moved for a moment; it was queued by another clock once.
+/// A task with a pCPU, in the middle of its turn, that may not be moved for a moment; it was once queued by another
+/// pCPU's clock.
 fn pinned() -> Native<Host> {
     let mut native = host(1);
     native.select_cpu(1_000, 0, 0, 0, None);
@@ -609,7 +611,8 @@ fn pinned() -> Native<Host> {
     native
 }
 
-/// The kernel does not have it queued when it is interrupted, but keeps it for its pCPU, which it may let idle.
+/// When the task is interrupted, the kernel does not have it queued, but keeps it for its pCPU, which may idle
+/// meanwhile.
 #[test]
 fn a_pcpu_that_keeps_a_task_to_itself_does_not_idle() {
     for pinned_down in [true, false] {
@@ -638,8 +641,8 @@ struct Awaited {
     kicked: Vec<(u32, Kick)>,
 }
 
-/// A vCPU wakes, or was `queued` and has to leave its pCPU. KVM tells that a sibling waits for it
-/// (crates/linux/bpf/awaited.bpf.c) once so many inputs have been read. `None`: there are not so many.
+/// A vCPU wakes, or was `queued` and has to leave its pCPU. KVM reports that a sibling waits for it
+/// (crates/linux/bpf/awaited.bpf.c) once this many inputs have been read. `None`: there are not so many.
 fn awaited_after(inputs: u32, queued: bool) -> Option<Awaited> {
     let mut native = host(1);
     let plan = VmPlan {
@@ -663,7 +666,7 @@ fn awaited_after(inputs: u32, queued: bool) -> Option<Awaited> {
     native.services().kicked.clear();
     native.services().between = Some(Between {
         when: When::Inputs(inputs),
-        // SAFETY: a task of the context whose callback this is in the midst of, on this thread.
+        // SAFETY: a task of the context whose callback is under way on this thread.
         does: Box::new(move |_| unsafe {
             seen.set((*vcpu).ctx.state == READY);
             Native::<Host>::flush_ipi_within(vcpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The two native builds side by side: the untapped one, which simulations use, does exactly what
-//! the tapped one does, which replays hold against the kernel.
+//! The two native builds side by side: the untapped one, which simulations use, does exactly what the tapped one does,
+//! which replays compare with the kernel.
 
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
@@ -15,10 +15,10 @@ use corun_model::{
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// Small hosts, where everybody meets everybody, and one of several words of a pCPU mask.
+/// Small hosts, where all tasks meet, and one whose pCPU masks have several words.
 const HOSTS: [u32; 3] = [5, 64, 150];
 
-/// Of the larger ones, pairs of pCPUs share a core, and many of these a last-level cache.
+/// On the larger ones, pairs of pCPUs share a core, and many cores a last-level cache.
 fn shape(pcpus: u32) -> Topology {
     let shape = match pcpus {
         64 => "2n2l8c2t".into(),
@@ -28,7 +28,7 @@ fn shape(pcpus: u32) -> Topology {
     shape.parse().unwrap()
 }
 
-/// Tasks on a host of so many pCPUs.
+/// Number of tasks on a host of this many pCPUs.
 fn tasks_on(pcpus: u32) -> usize {
     3 * pcpus as usize - 1
 }
@@ -148,7 +148,7 @@ fn pools(pcpus: u32, seed: u64) -> [PoolConf; 2] {
     [pool(7_000_000, 0..divide), pool(0, divide..pcpus)]
 }
 
-/// What the vCPUs of a VM may use: those of the second one half of the host only, as far as slots go by that.
+/// The pCPUs that a VM's vCPUs may use, for its slots: those of the second VM only half of the host.
 fn allowed_to(vm: u32, pcpus: u32) -> PcpuSet {
     let from = if vm == 2 { pcpus / 2 } else { 0 };
     (from..pcpus).map(PcpuId).collect()
@@ -237,7 +237,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             let index = native.add_task(known, 0);
             native.task(index).conf.home = (task % 4) as i32; // for some of them, fixed
             native.task(index).conf.pool = task % 3; // and for some, pooled
-            // Of some it is known what they ask of their cores.
+            // For some it is known what they ask of their cores.
             native.task(index).conf.demand = task % 5 * (1000 | 20 << 16 | 30 << 24);
             // Some have micro slices, which count from some time on.
             native.task(index).conf.micro = u32::from(task % 4 == 1);
@@ -345,7 +345,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         }
     }
 
-    /// The only pCPU that a task may run on, if so: then the kernel asks nobody for another.
+    /// The only pCPU that a task may run on, if there is only one: then the kernel does not call select_cpu.
     fn bound(&self, task: usize) -> Option<u32> {
         let mut allowed = self.native.peek(task).allowed.iter();
         let first = allowed.next()?;
@@ -361,8 +361,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         }
     }
 
-    /// If a task is in a queue, the kernel takes it out, changes its weight and where it may run, and puts it
-    /// back. Of the first nobody is told.
+    /// If a task is in a queue, the kernel takes it out, changes its weight and where it may run, and puts it back.
+    /// There is no callback for taking it out.
     fn change(&mut self, task: usize, seed: u64) {
         let queues = &mut self.native.services().queues;
         let Some(queue) = queues
@@ -392,7 +392,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
     }
 
     /// Each task that is ready or runs is counted where it is, once; and no other task is counted. A task that a quota
-    /// has let go is where it is queued, though it does not know yet.
+    /// has released is counted where it is queued, though its own struct does not say so yet.
     fn counts_those_that_are_there(&self) -> Result<(), TestCaseError> {
         for cpu in 0..self.running.len() as u32 {
             let known = self.native.cpu(cpu);
@@ -439,8 +439,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         self.running[cpu] = Some(next);
     }
 
-    /// The kernel takes a task that runs off its pCPU, changes it, and puts it back: on the pCPU of
-    /// the task that asked for that, and without a word of queues.
+    /// The kernel takes a task that runs off its pCPU, changes it, and puts it back: on the pCPU of the task that asked
+    /// for that, and without queueing it.
     fn change_running(&mut self, task: usize, asked_on: u32) {
         self.native.stopping(self.now, asked_on, task, false);
         self.native.running(self.now, asked_on, task);
@@ -461,7 +461,7 @@ fn a_task_changed_while_it_runs_is_counted_where_it_runs() {
     assert_eq!(counted(1).0, 0);
 }
 
-/// Or any process could have itself changed all the time, and be first for ever.
+/// Otherwise any process could have itself changed all the time, and be first for ever.
 #[test]
 fn a_task_that_has_itself_changed_is_forgiven_nothing() {
     let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
@@ -476,7 +476,7 @@ fn a_task_that_has_itself_changed_is_forgiven_nothing() {
     assert!(ran >= 2_000_000, "{ran}");
 }
 
-/// Kernels may refuse to start a timer, and nobody is told.
+/// Kernels may fail to start a timer, and do not report that.
 #[test]
 fn a_release_that_did_not_come_is_asked_for_again() {
     let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
@@ -498,7 +498,7 @@ fn a_release_that_did_not_come_is_asked_for_again() {
     assert_eq!(asked(&mut machine), 2, "long after it was due");
 }
 
-/// Nobody tells a sched_ext scheduler that one of a higher class has a pCPU: it seems to idle.
+/// A sched_ext scheduler is not told that a task of a higher class has a pCPU: the pCPU seems to idle.
 #[test]
 fn where_a_pcpu_that_seems_to_idle_does_not_answer_another_one_is_called() {
     let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);

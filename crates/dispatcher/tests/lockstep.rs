@@ -21,7 +21,7 @@ fn recording(policy: &str) -> Recording {
     Recording::read(File::open(path).unwrap()).unwrap()
 }
 
-/// The policies of which there is a recording, by the names of the files.
+/// The policies for which there is a recording, by the names of the files.
 fn recorded() -> Vec<String> {
     let files = fs::read_dir(directory()).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The plan that the testbed writes into the kernel's tables past the daemon (`testbed/e2e/host/torture.sh`), byte by
-//! byte, is the one that it says: a shell has no headers, and this is run rarely.
+//! The plan that the testbed writes into the kernel's tables, bypassing the daemon (`testbed/e2e/host/torture.sh`), is,
+//! byte by byte, the plan that it means: a shell has no headers, and this is run rarely.
 
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used, clippy::panic)]

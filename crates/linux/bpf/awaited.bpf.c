@@ -4,13 +4,15 @@
  *
  * Problem: a vCPU that wants siblings to flush their TLBs, or to run a function for it, sends them
  * interrupts and spins until all have answered; one that was preempted answers when its turn comes.
- * How: KVM tells of each interrupt that it delivers (kvm:kvm_apic_accept_irq), in the sender's
- * thread and by the receiver's number. The daemon tells once which thread that is (`introduce`);
- * here a mark is left with it (dispatcher/awaited.h), and its pCPU is made to pick again.
+ * How: KVM reports each interrupt that it delivers (kvm:kvm_apic_accept_irq), in the sender's
+ * thread and with the receiver's number. The daemon says once which thread has that number
+ * (`introduce`); this program leaves a mark with the thread (dispatcher/awaited.h), and makes its
+ * pCPU pick again.
  *
- * Only interrupts count that somebody waits for: as in the published kernel of Kim et al. (ASPLOS
- * 2013), which looked at Linux' vectors of TLB shootdowns. Today these are its calls of functions
- * on other CPUs. Of guests that number their vectors otherwise nothing is seen.
+ * Only interrupts for whose answer the sender waits count, as in the published kernel of Kim et al.
+ * (ASPLOS 2013), which looked at Linux' vectors for TLB shootdowns. Today TLB shootdowns are
+ * function calls on other CPUs, and use their vectors. Guests that number their vectors differently
+ * are not seen.
  */
 #include "threads.h"
 
@@ -22,7 +24,7 @@
 /* CALL_FUNCTION_SINGLE_VECTOR and CALL_FUNCTION_VECTOR, arch/x86/include/asm/irq_vectors.h. */
 #define FIRST_CALL 0xfb
 #define LAST_CALL 0xfc
-/* APIC_DM_FIXED >> 8, as KVM tells of it. */
+/* APIC_DM_FIXED >> 8, as KVM reports it. */
 #define FIXED 0
 
 /* vCPUs at a time; those that have gone are forgotten first. */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the dispatcher keeps of many tasks, told at once, for crates/linux/src/books.rs.
+ * Reads the dispatcher's state of many tasks at once, for crates/linux/src/books.rs.
  *
- * Problem: the daemon looks at every vCPU of the host ten times a second under some policies, and a
- * system call for each was a third of what it cost. How: it writes down the threads that it asks
- * for in `asked` and runs this program, which copies their books to `told`; both are mapped.
+ * Problem: under some policies the daemon looks at every vCPU of the host ten times a second, and a
+ * system call for each was a third of the daemon's cost. How: it lists the threads in `asked` and
+ * runs this program, which copies their state to `told`; both maps are mapped into the daemon.
  */
 #include "threads.h"
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How the cycles of vCPUs divide while nobody runs beside them, for crates/linux/src/cycles/
- * (vSMT-IO, dissertation §3.4.3: symbiosis by cycle accounting).
+ * How the cycles of vCPUs divide while no task runs on the SMT sibling, for
+ * crates/linux/src/cycles/ (vSMT-IO, dissertation §3.4.3: symbiosis by cycle accounting).
  *
- * Problem: what a vCPU's cycles are spent on can be told only while its SMT sibling idles or is
- * held for a vCPU that has halted, which is idle, too; and counters can be read only on the pCPU
- * that they count. How: at every switch it is noted whether a pCPU idles, and how often it has
- * switched. A turn of a vCPU that begins beside a pCPU that idles, and ends before that has
- * switched, had the core to itself: what the pCPU's counters count between the two switches is
- * added to the vCPU's.
+ * Problem: what a vCPU's cycles are spent on shows only while its SMT sibling idles, or is held for
+ * a vCPU that has halted, and so idles, too; and counters can be read only on the pCPU that they
+ * count. How: every switch notes whether the pCPU idles, and how often it has switched. A vCPU's
+ * turn that begins beside an idle pCPU, and ends before that pCPU has switched, had the core to
+ * itself: what the counters count between the two switches of the turn is added to the vCPU's
+ * counts.
  *
- * A turn in which a counter had to leave its place to another event is left out: what it would have
- * counted is a guess, and there are turns enough. Interrupts that an idle sibling serves are not
+ * A turn in which another event took a counter's place is left out: what the counter would have
+ * counted is a guess, and there are enough turns. Interrupts that an idle sibling serves are not
  * seen.
  *
  * The daemon attaches this only while a policy wants to know, and sets everything up before that.
@@ -22,7 +22,7 @@
 /* vCPUs that may be watched; each takes memory only while it is. */
 #define MOST_WATCHED (1 << 16)
 
-/* Of each pCPU; the daemon has the same order (cycles/mod.rs). */
+/* The counters of each pCPU; the daemon has the same order (cycles/mod.rs). */
 enum event {
 	CYCLES, /* all */
 	STALLS, /* of these, those in which nothing went on */
@@ -113,7 +113,7 @@ static __always_inline u64 seen_of(const struct pcpu *pcpu)
 	return *(const volatile u64 *)&pcpu->seen;
 }
 
-/* Its turn has begun. */
+/* A turn of `next` begins. */
 static __always_inline void begin(u32 cpu, struct pcpu *own, const struct pcpu *other,
 				  struct task_struct *next)
 {
@@ -134,8 +134,8 @@ static __always_inline u64 at_most(u64 value, u64 most)
 	return value < most ? value : most;
 }
 
-/* Its turn is over. Counters are read one after the other: of a part there is no more than of the
- * whole. */
+/* The turn of `prev` is over. Counters are read one after the other: a part is taken to be no more
+ * than the whole. */
 static __always_inline void end(u32 cpu, const struct pcpu *own, const struct pcpu *other,
 				struct task_struct *prev)
 {

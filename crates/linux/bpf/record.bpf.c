@@ -2,17 +2,17 @@
 /*
  * What a host's pCPUs and vCPUs do, for `corun record`: the kernel's half.
  *
- * Every context switch, wake-up and migration of the host becomes an event in the ring of the pCPU
- * where it happens: memory that the daemon has mapped, written without a lock, an atomic
- * instruction or a call into the kernel but the one that tells the time, and without waking the
- * reader, which comes by itself. All other tasks are on record, too: what competes with vCPUs
- * decides as much as they do. Guest exits come too often for that; they are counted by vCPU and
- * reason (`counts`), and the daemon reads the counts now and then.
+ * Every context switch, wake-up and migration on the host becomes an event in the ring of the pCPU
+ * where it happens: memory that the daemon has mapped, written without locks or atomic
+ * instructions, with no call into the kernel except for the time, and without waking the reader,
+ * which polls. Tasks other than vCPUs are recorded, too: what competes with vCPUs matters as much
+ * as they do. Guest exits come too often for that; they are counted by vCPU and reason (`counts`),
+ * and the daemon reads the counts now and then.
  *
- * A plain tracing program: it needs BTF, maps in memory and ring buffers (Linux 5.8), no sched_ext.
- * sched_switch tells the state of the thread that leaves since 5.18; before, it is read from the
- * thread. What the running kernel does not have, the daemon does not load. The numbers of threads
- * are those of the first PID namespace.
+ * It is a plain tracing program: it needs BTF, mapped maps and ring buffers (Linux 5.8), but not
+ * sched_ext. Since 5.18 sched_switch passes the state of the thread that leaves; before, it is read
+ * from the thread. The daemon does not load what the running kernel lacks. Thread ids are those of
+ * the first PID namespace.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -55,7 +55,7 @@ struct trace_event_raw_kvm_exit {
 	unsigned int vcpu_id;
 } CORE;
 
-/* Where x86 keeps what interrupts are under way: since 6.15, and before 6.2; between these. */
+/* Where x86 counts interrupts under way: first, since 6.15 and before 6.2; second, in between. */
 extern const int __preempt_count __ksym __weak;
 struct pcpu_hot {
 	int preempt_count;
@@ -86,7 +86,7 @@ enum cause {
 /* The daemon has the same struct (record/event.rs). */
 struct event {
 	u64 at;
-	u32 running; /* whatever runs there; SWITCH: leaves */
+	u32 running; /* the task that runs there; SWITCH: that leaves */
 	u32 thread;  /* that it is about */
 	u32 number; /* SWITCH: state; QUEUED: pCPU; MIGRATE: pCPUs; FORK: process; HALT: ns, at most
 		       2^32-1 */
@@ -100,14 +100,14 @@ struct named {
 	char comm[16];
 };
 
-/* As many as come in 20 ms at more than a million a second; a power of two. */
+/* Room for the events of 20 ms at more than a million a second; a power of two. */
 #define SLOTS (1 << 15)
 
 /*
  * A pCPU's ring; the daemon has the same struct (record/ring.rs). Only programs on that pCPU write
- * events, one after the other: one that is interrupted has set `busy`, and the interrupt's own
- * events go to `asides`. A slot whose time is 0 is free; its time is written last, and the daemon
- * sets it to 0 when it has read it.
+ * events, one after the other: a program that is interrupted has set `busy`, and the interrupt's
+ * own events go to `asides`. A slot whose time is 0 is free; its time is written last, and the
+ * daemon sets it to 0 when it has read it.
  */
 struct ring {
 	u64 next; /* slot, not yet modulo */
@@ -127,7 +127,7 @@ struct {
 	__type(value, struct ring);
 } rings SEC(".maps");
 
-/* What is rare: names of threads, and what an interrupt has to tell while an event is being
+/* Rare events: names of threads, and those of an interrupt that comes while an event is being
  * written. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -153,8 +153,8 @@ struct {
 } counts SEC(".maps");
 
 /*
- * What every event goes through is inlined: with the mitigations that kernels have for speculation,
- * a return costs as much as ten instructions.
+ * Code that every event passes is inlined: with the kernel's mitigations against speculation, a
+ * return costs as much as ten instructions.
  */
 static __always_inline struct ring *own(void)
 {
@@ -163,7 +163,7 @@ static __always_inline struct ring *own(void)
 	return bpf_map_lookup_elem(&rings, &cpu);
 }
 
-/* All but its time. */
+/* Fills in all but the time. */
 static __always_inline void fill(struct event *it, u8 kind, u32 running, u32 thread, u32 number,
 				 u8 how)
 {
@@ -184,7 +184,7 @@ static void *room_aside(struct ring *ring, u64 size)
 	return place;
 }
 
-/* An interrupt tells this while the event that it interrupts is being written. */
+/* For an event of an interrupt that comes while another event is being written. */
 static __always_inline void tell_aside(struct ring *ring, u8 kind, u32 running, u32 thread,
 				       u32 number, u8 how)
 {
@@ -252,7 +252,7 @@ int switched(u64 *args)
 	return 0;
 }
 
-/* The task that wakes it may have changed its state by now: then it waited. */
+/* The task that wakes it may already have changed its state: then it did wait. */
 SEC("tp_btf/sched_switch")
 int switched_before_5_18(u64 *args)
 {
@@ -274,7 +274,7 @@ static __always_inline u8 by_interrupt(void)
 	return ring && ring->timer ? TIMER : INTERRUPT;
 }
 
-/* On whose behalf does the kernel do what it does now? */
+/* On whose behalf does the kernel run now? */
 SEC("tp_btf/sched_waking")
 int waking(u64 *args)
 {
@@ -295,9 +295,9 @@ int waking(u64 *args)
 }
 
 /*
- * The same where the kernel does not tell where it keeps that (without CONFIG_KALLSYMS_ALL, or not
- * on x86): handlers are watched. Those of other pCPUs' interrupts are not among them, so that
- * outside of handlers nothing is sure.
+ * The same where that count cannot be found (without CONFIG_KALLSYMS_ALL, or not on x86): handlers
+ * are watched. Those of interrupts from other pCPUs cannot be, so outside of handlers nothing is
+ * certain.
  */
 SEC("tp_btf/sched_waking")
 int waking_by_handlers(u64 *args)

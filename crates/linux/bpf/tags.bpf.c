@@ -2,15 +2,16 @@
 /*
  * No new core-scheduling cookies, as long as this is attached. For crates/linux/src/tags.rs.
  *
- * Problem: on a host with SMT the first task with a cookie has hung the whole of it under every
- * sched_ext scheduler, within milliseconds (sched-ext/scx issue 3715). To notice one is too late.
- * How: cookies are made by prctl(PR_SCHED_CORE) alone and inherited at fork. A task that asks is
- * told what the kernel says on machines without SMT (sched_core_share_pid() in
- * kernel/sched/core_sched.c), for which programs that want cookies are made, too. Reading them
+ * Problem: on a host with SMT the first task with a cookie has hung the whole host under every
+ * sched_ext scheduler, within milliseconds (sched-ext/scx issue 3715). Noticing a cookie is too
+ * late. How: cookies are made by prctl(PR_SCHED_CORE) alone and inherited at fork. A task that asks
+ * for one gets the kernel's answer on machines without SMT (sched_core_share_pid() in
+ * kernel/sched/core_sched.c), which programs that want cookies have to handle anyway. Reading them
  * stays allowed.
  *
- * This is no Linux security module, which a kernel has to be booted with: the verifier lets
- * programs decide for every function that is called security_* (check_attach_modify_return()).
+ * This is not a Linux security module, with which a kernel would have to be booted: the verifier
+ * lets programs decide the result of every function named security_*
+ * (check_attach_modify_return()).
  */
 #include "../../../dispatcher/platform/kernel_types.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Threads as the daemon names them to programs of its own: by numbers and start, so that one whose
- * number is used again is not taken for another. The numbers are those of the first PID namespace,
+ * Threads as the daemon names them to its BPF programs: by ids and start time, so that a thread
+ * that reuses an id is not taken for the earlier one. The ids are those of the first PID namespace,
  * as everywhere in the dispatcher.
  */
 #ifndef CORUN_THREADS_H
@@ -14,7 +14,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-/* /proc tells starts in ticks of a hundredth of a second (USER_HZ). */
+/* /proc gives start times in ticks of a hundredth of a second (USER_HZ). */
 #define TICK 10000000
 
 /* What kernel_types.h leaves out. */

@@ -392,8 +392,8 @@ fn guest(work: u64, pcpus: usize) -> Result<Running, Box<dyn Error>> {
     Ok(running)
 }
 
-/// A fixed amount of work: about so many ns, by turns of a loop at some 1 ns (assumed; only that it is
-/// the same with and without a recording matters).
+/// A fixed amount of work: about this many ns, by rounds of a loop at some 1 ns each (assumed; what matters is only
+/// that it is the same with and without a recording).
 fn compute(turns: u64) {
     for turn in 0..turns {
         black_box(turn);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Carries out a plan: plan → the dispatcher's tables.
 //!
-//! What a plan says of a VM, a vCPU, a pool or a pCPU replaces what the last plan said of it. Those that a plan does
-//! not mention keep what they have. Only what has changed is written (of allotments, by more than an eighth). When a
-//! policy takes over from another, its first plan begins from nothing: homes, slices and modes that the old policy had
-//! set, and that this plan does not mention, are reset. Nothing else has to be undone: the dispatcher reads the tables
-//! at every decision, and keeps nothing of a mode that a VM has left.
+//! What a plan says about a VM, a vCPU, a pool or a pCPU replaces what the last plan said. Those that a plan does not
+//! mention keep what they have. Only what has changed is written (allotments only if they change by more than an
+//! eighth). When a policy takes over from another, its first plan begins from nothing: homes, slices and modes that the
+//! old policy had set, and that this plan does not mention, are reset. Nothing else has to be undone: the dispatcher
+//! reads the tables at every decision, and keeps nothing of a mode that a VM has left.
 //!
 //! Tables of VMs, pools and pCPUs are arrays: if one cannot be written, that is a fault. An entry for a thread takes
 //! memory; if there is none at the moment, it is written in the next period.
@@ -28,21 +28,21 @@ pub(crate) enum Base {
     Nothing,
 }
 
-/// Where the dispatcher is told.
+/// Where the dispatcher's settings are written.
 pub(crate) trait Told {
-    /// Tells what is wanted for the VM in a slot.
+    /// Sets what is wanted for the VM in a slot.
     fn set_vm_conf(&self, slot: u32, conf: VmConf) -> libbpf_rs::Result<()>;
-    /// Tells what is wanted for a task; false if the task has gone.
+    /// Sets what is wanted for a task; false if the task has gone.
     fn set_task_conf(&self, pidfd: BorrowedFd<'_>, conf: TaskConf) -> libbpf_rs::Result<bool>;
-    /// Tells what a pool is.
+    /// Sets a pool.
     fn set_pool_conf(&self, pool: u32, conf: PoolConf) -> libbpf_rs::Result<()>;
-    /// Tells what is wanted of a pCPU.
+    /// Sets what is wanted of a pCPU.
     fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()>;
-    /// Tells which parts of the dispatcher are needed.
+    /// Sets which parts of the dispatcher are needed.
     fn set_parts(&self, parts: Parts);
 }
 
-/// What the dispatcher has been told beside VMs and tasks.
+/// What was set in the dispatcher besides VMs and tasks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToldHost {
     /// Of pools, by their number.
@@ -51,7 +51,7 @@ pub(crate) struct ToldHost {
     pcpus: BTreeMap<u32, PcpuConf>,
     /// Of parts of the dispatcher.
     parts: Parts,
-    /// Why some thread could not be told anything in this period.
+    /// Why nothing could be set for some thread in this period.
     refused: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl ToldHost {
         self.pcpus.values().any(|conf| conf.cookies != 0)
     }
 
-    /// A thread was told something, or not.
+    /// A thread's settings were written, or could not be.
     fn remember(&mut self, told: libbpf_rs::Result<()>) {
         self.refused = self
             .refused
@@ -69,7 +69,7 @@ impl ToldHost {
             .or(told.err().map(|why| format!("{why:#}")));
     }
 
-    /// What could not be told of these VMs, for people.
+    /// What could not be set for these VMs, for people.
     pub(crate) fn note(&self, list: &[Vm]) -> Option<String> {
         let why = self.refused.as_ref()?;
         let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
@@ -81,7 +81,7 @@ impl ToldHost {
         ))
     }
 
-    /// What pCPUs were told does not hold any more.
+    /// What was set for pCPUs does not hold any more.
     pub(crate) fn pcpus_are_forgotten(&mut self) {
         for conf in self.pcpus.values_mut() {
             *conf = unlike_any(*conf);
@@ -89,7 +89,7 @@ impl ToldHost {
     }
 }
 
-/// For a pCPU of which is not known what holds: no plan asks for this, so whatever is wanted is told.
+/// For a pCPU whose settings are not known: no plan asks for this value, so whatever is wanted is written.
 fn unlike_any(conf: PcpuConf) -> PcpuConf {
     PcpuConf {
         gives_way: u32::MAX,
@@ -98,10 +98,10 @@ fn unlike_any(conf: PcpuConf) -> PcpuConf {
 }
 
 /// Tells the dispatcher what has changed. Pools and homes come first: a VM's mode may rely on them,
-/// and a vCPU whose home is taken back under a mode that wants one may go anywhere. Parts of the
-/// dispatcher are there before the plan that needs them, and until no plan does. Those that gangs need are
-/// there as long as some VM has one: where a policy leaves all VMs alone (jupiter), the dispatcher decides as
-/// under one that never had gangs.
+/// and a vCPU whose home is taken back under a mode that wants one may go anywhere. Parts of the dispatcher are
+/// switched on before the plan that needs them, and stay on until no plan does. Those that gangs need stay on as long
+/// as some VM has a gang: where a policy leaves all VMs alone (jupiter), the dispatcher decides as under one that never
+/// had gangs.
 pub(crate) fn apply(
     list: &mut [Vm],
     host: &mut ToldHost,
@@ -159,7 +159,7 @@ fn tell_pool(
     Ok(())
 }
 
-/// Of which pCPUs nothing is wanted any more is told as well.
+/// pCPUs of which nothing is wanted any more are reset as well.
 fn tell_pcpus(
     told: &mut BTreeMap<u32, PcpuConf>,
     wanted: &[PcpuPlan],
@@ -181,9 +181,9 @@ fn tell_pcpus(
     Ok(())
 }
 
-/// Does what is `wanted` of a task differ so little from what it was told that it is not worth a system call? Allotments
-/// (jupiter) are estimates, and change with what any VM leaves to others: on a host of many VMs that sleep, all of
-/// them in each period.
+/// Does what is `wanted` of a task differ so little from what was set that it is not worth a system call? Allotments
+/// (jupiter) are estimates, and change with what any VM leaves to others: on a host of many VMs that sleep, all of them
+/// change in each period.
 fn is_no_news(told: TaskConf, wanted: TaskConf) -> bool {
     let alike = TaskConf {
         allotment: told.allotment,
@@ -219,8 +219,8 @@ fn tell_task(
     Ok(())
 }
 
-/// What is wanted of a VM's other threads follows from what the VM itself was told, so a thread
-/// that could not be told needs no mark. An error is the first; all were tried.
+/// What is wanted of a VM's other threads follows from what was set for the VM itself, so a thread for which that
+/// failed needs no mark. An error is the first one; all threads were tried.
 fn tell_helpers(vm: &mut Vm, to: &impl Told) -> libbpf_rs::Result<()> {
     let wanted = helpers::wanted(vm);
     let mut told = Ok(());
@@ -234,7 +234,7 @@ fn tell_helpers(vm: &mut Vm, to: &impl Told) -> libbpf_rs::Result<()> {
     told
 }
 
-/// The weight and where its vCPUs may run are the administrator's, all else the policy's.
+/// The administrator decides the weight and where its vCPUs may run, the policy everything else.
 fn tell_vm(
     vm: &mut Vm,
     wanted: Option<&VmPlan>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which ready vCPUs siblings wait for, as KVM tells of it: bpf/awaited.bpf.c, while a policy wants to know
+//! For which ready vCPUs siblings wait, as KVM shows it: attaches bpf/awaited.bpf.c while a policy wants to know
 //! (`policy.cosched-demand.sees_flushes`).
 //!
-//! It is loaded with the dispatcher, while the daemon still may, and looks at interrupts only as long as there
-//! are vCPUs to look for. When the daemon ends, for whatever reason, the kernel takes it out.
+//! It is loaded with the dispatcher, while the daemon still may load programs, and looks at interrupts only as long as
+//! there are vCPUs to look for. When the daemon ends, for whatever reason, the kernel takes it out.
 
 use crate::namespaces;
 use crate::object::Aligned;
@@ -70,8 +70,8 @@ impl Awaited {
         }
     }
 
-    /// Looks for these vCPU threads from now on, and for no others; for none: not at all. One that is outside
-    /// KVM just now is taken up the next time.
+    /// From now on looks for these vCPU threads, and for no others; if there are none, not at all. A thread that is
+    /// outside KVM just now is added the next time.
     ///
     /// # Errors
     /// The kernel's reason.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the dispatcher keeps of many tasks, read at once: bpf/books.bpf.c copies it to memory that is
-//! mapped here. A system call for each vCPU, ten times a second, was a third of what the daemon cost under
-//! Jupiter with 504 vCPUs (docs/cost.md).
+//! Reads the dispatcher's state of many tasks at once: bpf/books.bpf.c copies it to memory that is mapped here. A
+//! system call for each vCPU, ten times a second, was a third of what the daemon cost under Jupiter with 504 vCPUs
+//! (docs/cost.md).
 
 use crate::mapping::{Access, Mapping, read_into, words_of};
 use crate::namespaces;
@@ -23,7 +23,7 @@ static PROGRAM: &Aligned<[u8]> =
 const MOST: usize = 512;
 /// Words of `struct asked`: numbers of process and thread in one, and the start.
 const ASKED: usize = 2;
-/// Words of `struct told`: is it known, and what of it.
+/// Words of `struct told`: whether the thread is known, and its state.
 const TOLD: usize = 1 + words_of::<types::task_ctx>();
 
 /// The program, loaded.
@@ -72,7 +72,7 @@ impl TaskStates {
         })
     }
 
-    /// What the dispatcher keeps of these threads, and when it was copied, told one by one in their order; `None` of
+    /// The dispatcher's state of these threads, and when it was copied, passed one by one in their order; `None` for
     /// those that have gone, or that it has not seen.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is known of tasks, to be looked up by their ids.
+//! What is known about tasks, by their ids.
 
 use corun_model::TaskId;
 

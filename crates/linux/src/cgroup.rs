@@ -2,11 +2,11 @@
 //! The weight of a VM: `cpu.weight` of the cgroup (v2) that it has to itself.
 //!
 //! Which cgroup is that? Other processes in a VMM's cgroup serve its VM, unless they are VMMs: libvirt puts swtpm,
-//! virtiofsd, passt and the like beside QEMU, KubeVirt its launcher. So the innermost cgroup around a VMM is the
-//! VM's own if no other VMM is in it. The cgroups around that one are the VM's own, too, as long as they hold
-//! nobody else: libvirt puts the VMM and its vCPUs into (threaded) cgroups within the VM's scope. A scope or a
-//! service is made for one thing, so processes that are no VMs may be in it as well; a slice is made for many, even
-//! while only one VM is in it.
+//! virtiofsd, passt and the like into it with QEMU, KubeVirt its launcher. So the innermost cgroup around a VMM is the
+//! VM's own if no other VMM is in it. The cgroups around that one are the VM's own, too, as long as they hold nothing
+//! else: libvirt puts the VMM and its vCPUs into (threaded) cgroups within the VM's scope. A scope or a service is made
+//! for one thing, so processes that are not VMs may be in it as well; a slice is made for many, even while only one VM
+//! is in it.
 
 use corun_model::Nanos;
 use corun_policies::weighing::{self, PARTS, Place};
@@ -77,7 +77,7 @@ impl Read {
 }
 
 impl Known {
-    /// What is read in this directory. `cpu.weight` of one with `cpu.idle` says 0 or 1.
+    /// What is read in this directory. With `cpu.idle`, `cpu.weight` reads 0 or 1.
     fn of(cgroup: &Path) -> Self {
         let weight = weight_at(cgroup);
         let idle = fs::read_to_string(cgroup.join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1");
@@ -99,7 +99,7 @@ impl Known {
     }
 }
 
-/// Where a VM is among cgroups, of which it has `own` to itself, else is in `cgroup`. `root` is where they are mounted.
+/// Where a VM is among cgroups: it has `own` to itself, or else is in `cgroup`. `root` is where they are mounted.
 pub(crate) fn place(root: &Path, own: Option<&Path>, cgroup: &str, read: &mut Read) -> Place {
     let within = root.join(cgroup.trim_start_matches('/'));
     let innermost = own.unwrap_or(&within);
@@ -243,7 +243,7 @@ mod tests {
         let least = |vm: &str| of(Some(vm), "/").0[1];
         let weights = ["low.slice/c.scope", "low.slice/d.scope"].map(least);
         assert_eq!(weights, [weighing::IDLE, 1_000]);
-        // In a slice with others, in one that does not divide CPU time, in the root, and out of it.
+        // In a slice with others, in one that does not divide CPU time, in the root, and outside it.
         assert_eq!(of(None, "/low.slice").0, [10_000]);
         let plain = of(Some("low.slice/plain"), "/");
         assert_eq!((plain.0, plain.1), (vec![10_000], false));

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon gives up once the dispatcher is in charge.
 //!
-//! Loading a scheduler takes an administrator's rights; talking to it does not: the tables are reached through
-//! descriptors that are open, and threads through files that everybody may read. So the daemon gives up
+//! Loading a scheduler takes an administrator's rights; talking to it does not: the tables are reached through open
+//! descriptors, and threads through files that everybody may read. So the daemon gives up
 //!
 //! - all capabilities but CAP_PERFMON, which the counters of some policies take;
 //! - the system calls by which an attacker that has taken over the daemon could start programs, reach a network, look
 //!   into other processes or change the kernel. Such a call fails, and does not kill the daemon: that would end the
 //!   scheduler as well, perhaps for an innocent call (man 2 seccomp, man 7 capabilities, docs/security.md);
 //! - writing to files, except those that are open and those in its state directory; of the
-//!   directories of its sockets, it may only remove the sockets (man 7 landlock; not on kernels
-//!   without Landlock). Files take neither capabilities nor calls that could be refused: they
-//!   belong to root, and so does the daemon. An attacker who writes `|/var/lib/corun/x` to
-//!   /proc/sys/kernel/core_pattern and then crashes has the kernel run x with all rights.
+//!   directories of its sockets, it may only remove the sockets (man 7 landlock; not on kernels without Landlock).
+//!   Writing to files needs neither capabilities nor calls that could be refused: the files belong to root, and so does
+//!   the daemon. An attacker who writes `|/var/lib/corun/x` to /proc/sys/kernel/core_pattern and then crashes has the
+//!   kernel run x with all rights.
 //!
-//! One thing takes more: the kernel tells core-scheduling cookies only to a process that may trace
-//! the VM's threads, which takes CAP_SYS_PTRACE. With that capability, a process could also write
-//! into any process, through /proc/PID/mem, which no filter of system calls can tell from another
-//! file. So only one thread has it (cookies.rs); for that thread there is a list of the few calls
-//! that are allowed, and all others fail.
+//! One thing needs more: the kernel shows core-scheduling cookies only to a process that may trace the VM's threads,
+//! which takes CAP_SYS_PTRACE. With that capability, a process could also write into any process, through
+//! /proc/PID/mem, which no filter of system calls can tell from another file. So only one thread has it (cookies.rs);
+//! only a short list of calls is allowed for that thread, and all others fail.
 
 use crate::smt::{PR_SCHED_CORE, PR_SCHED_CORE_GET};
 use caps::{CapSet, Capability, CapsHashSet};
@@ -158,7 +157,7 @@ pub(crate) fn confine(places: &Places) -> Result<Option<&'static str>, ConfineEr
     ))
 }
 
-/// Returns whether the kernel holds it to that; one that knows less than this asks for does as far as it can.
+/// Returns whether the kernel enforces that; a kernel that knows less than this asks for enforces what it can.
 fn give_up_files(places: &Places) -> Result<bool, ConfineError> {
     // Linux 6.10; reading is not among them.
     let writing = AccessFs::from_write(ABI::V5);
@@ -207,7 +206,7 @@ pub(crate) fn confine_to_cookies() -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Gives up all capabilities but these, of which none is gained.
+/// Gives up all capabilities but these; gains none.
 fn give_up_all_but(kept: &[Capability]) -> Result<(), caps::errors::CapsError> {
     let kept: CapsHashSet = kept.iter().copied().collect();
     // While CAP_SETPCAP is there.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The control loop: counters → policy → plan → the dispatcher's tables.
 //!
-//! The dispatcher never waits for it: it schedules by what it was told last. The policy can be
-//! exchanged between two periods, without unloading anything: to the dispatcher it is a plan like
-//! any other, except that it takes back what the old policy had said (apply.rs).
+//! The dispatcher never waits for it: it schedules by the last plan. The policy can be exchanged between two periods,
+//! without unloading anything: to the dispatcher the first plan of the new one is a plan like any other, except that it
+//! takes back what the old policy had set (apply.rs).
 
 use crate::apply::{Base, ToldHost, apply};
 use crate::by_id::ById;
@@ -81,7 +81,7 @@ pub(crate) struct Control {
     last_signs: ById<Signs>,
     /// When these were read: the period that it is shown next begins here.
     before: Nanos,
-    /// What the dispatcher was told of the host. What it was told of VMs and vCPUs is with them.
+    /// What was set in the dispatcher for the host. What was set for VMs and vCPUs is kept with them.
     told: ToldHost,
     /// What VMs weigh with the cgroups around theirs.
     weighing: Weighing,
@@ -96,8 +96,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The policy `info`, made of `settings`, in force as of now; the dispatcher is told nothing yet. `only`: the VMs
-    /// that it is for, by any of their names; all others are in fair order. Empty: it is for all. Comes before the
+    /// The policy `info`, made from `settings`, in force as of now; nothing is set in the dispatcher yet. `only`: the
+    /// VMs that it is for, by any of their names; all others are in fair order. Empty: it is for all. Comes before the
     /// daemon gives up its rights.
     pub(crate) fn new(
         info: &'static PolicyInfo,
@@ -140,7 +140,7 @@ impl Control {
         self.only.is_empty() || self.only.iter().any(|name| vm.identity.is_called(name))
     }
 
-    /// The dispatcher has forgotten what it was told of VMs and pCPUs (dispatcher/platform/lease.h).
+    /// The dispatcher has dropped the settings of VMs and pCPUs (dispatcher/platform/lease.h).
     pub(crate) fn tell_anew(&mut self) {
         for vm in &mut self.vms.list {
             vm.told = None;
@@ -341,7 +341,7 @@ impl Control {
         self.cookies.refresh(&self.vms.list, thorough);
     }
 
-    /// Reads the counters of all vCPUs; those that have gone are forgotten.
+    /// Reads the counters of all vCPUs, and forgets vCPUs that have gone.
     pub(crate) fn read(&mut self, tables: &Tables<'_, '_>) -> libbpf_rs::Result<Reading> {
         let mut gone = BTreeSet::new();
         let vcpus: Vec<&Vcpu> = self.vms.list.iter().flat_map(|vm| &vm.vcpus).collect();
@@ -364,7 +364,7 @@ impl Control {
         self.cycles.read(vcpu.key)
     }
 
-    /// Reads what else this host tells of all vCPUs, if the policy in force asks.
+    /// Reads the other signals of all vCPUs that this host has, if the policy in force asks for them.
     fn read_signs(&self) -> ById<Signs> {
         if !self.policy.wants_signals() && self.policy.wants_cycles().is_none() {
             return ById::default();
@@ -435,7 +435,7 @@ impl Control {
     }
 }
 
-/// What is not known of these VMs for want of descriptors, for people.
+/// What is not known about these VMs for lack of descriptors, for people.
 fn crowded(vms: &[Vm]) -> Option<String> {
     let threads: usize = vms.iter().map(|vm| vm.left_out).sum();
     let counters = vms.iter().flat_map(|vm| &vm.vcpus);
@@ -450,7 +450,7 @@ fn crowded(vms: &[Vm]) -> Option<String> {
     })
 }
 
-/// What is not known of these VMs since a process has too many threads, for people.
+/// What is not known about these VMs because a process has too many threads, for people.
 fn overlooked(vms: &[Vm]) -> Option<String> {
     let worst = vms.iter().max_by_key(|vm| vm.settled.beyond)?;
     let threads: usize = vms.iter().map(|vm| vm.settled.beyond).sum();

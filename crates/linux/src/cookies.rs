@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The core-scheduling cookies of VMs, as long as the daemon is in charge.
 //!
-//! Problem: the kernel tells a thread's cookie only to processes that may trace that thread. VMMs
-//! mostly run as another user, or with capabilities that the daemon has given up. So it takes
-//! CAP_SYS_PTRACE; and a daemon that had it could write into any process.
+//! Problem: the kernel shows a thread's cookie only to processes that may trace that thread. VMMs mostly run as another
+//! user, or with capabilities that the daemon has given up. So reading cookies takes CAP_SYS_PTRACE; and a daemon that
+//! had it could write into any process.
 //!
-//! How: before the daemon gives up its rights it starts a thread that keeps this capability and can do nothing but
-//! tell the cookies of threads ([`crate::confine`]), whichever policy comes into force later.
+//! How: before the daemon gives up its rights it starts a thread that keeps this capability and can do nothing but read
+//! the cookies of threads ([`crate::confine`]), whichever policy comes into force later.
 //!
 //! If a VM's cookie cannot be read, it must not be taken for 0, which many VMs have and which lets
-//! them share cores. Such a VM gets a cookie of its own, so that it shares cores with no other VM.
-//! The dispatcher does the same for vCPUs whose cookies it has not been told (`COOKIE_UNKNOWN` of
-//! dispatcher/cookie.h).
+//! them share cores. Such a VM gets a cookie of its own, so that it shares cores with no other VM. The dispatcher does
+//! the same for vCPUs whose cookies it does not know yet (`COOKIE_UNKNOWN` of dispatcher/cookie.h).
 
 use crate::confine;
 use crate::discovery::Vm;
@@ -22,12 +21,12 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-/// Cookies of the VMs whose cookies cannot be told begin here: the kernel's have 32 bits
-/// (`ptr_to_hashval()` in lib/vsprintf.c).
+/// The cookies given to VMs whose own cannot be read begin here: the kernel's have 32 bits (`ptr_to_hashval()` in
+/// lib/vsprintf.c).
 const OWN: u64 = 1 << 63;
 
-/// The cookie that vCPUs have in common, by what was read of each; `None`: it cannot be told, or they have
-/// none in common.
+/// The cookie that vCPUs have in common, by what was read of each; `None`: it cannot be read, or they have none in
+/// common.
 pub(crate) fn in_common(read: impl IntoIterator<Item = io::Result<u64>>) -> Option<u64> {
     let gone = |cookie: &io::Result<u64>| cookie.as_ref().is_err_and(smt::is_gone);
     let mut read = read.into_iter().filter(|cookie| !gone(cookie));
@@ -48,7 +47,7 @@ pub(crate) fn shown(vm: VmId, cookie: Option<u64>) -> u64 {
     cookie.unwrap_or(OWN | u64::from(vm.0))
 }
 
-/// What people are told where cookies count and those of so many VMs cannot be told.
+/// The note where cookies count and those of this many VMs cannot be read.
 pub(crate) fn note(unknown: usize) -> Option<String> {
     let share = if unknown == 1 { "shares" } else { "share" };
     (unknown > 0).then(|| {
@@ -63,11 +62,11 @@ pub(crate) fn note(unknown: usize) -> Option<String> {
 /// The cookies of all VMs.
 pub(crate) struct Cookies {
     reader: Reader,
-    /// Of which threads they were read last.
+    /// The threads whose cookies were read last.
     read: Vec<u32>,
     /// Of VMs, as their vCPUs have them in common.
     known: BTreeMap<VmId, Option<u64>>,
-    /// The names of VMs of which some vCPU has one.
+    /// The names of VMs with a vCPU that has a cookie.
     tagged: Vec<String>,
 }
 
@@ -113,7 +112,7 @@ impl Cookies {
         &self.tagged
     }
 
-    /// What people are told where cookies count.
+    /// The note where cookies count.
     pub(crate) fn note(&self) -> Option<String> {
         note(
             self.known
@@ -124,7 +123,7 @@ impl Cookies {
     }
 }
 
-/// Threads of which the cookies are wanted, and where to answer.
+/// The threads whose cookies are wanted, and where to answer.
 type Request = (Vec<u32>, Sender<Vec<io::Result<u64>>>);
 
 /// The thread that may read cookies. It ends with this.
@@ -138,7 +137,7 @@ impl Reader {
             .name("cookies".to_string())
             .spawn(move || answer(&asked));
         let reader = Self(ask);
-        // It answers when it has given up all else: the daemon does not go on before.
+        // It answers when it has given up everything else: the daemon does not go on before.
         reader.read(&[]);
         reader
     }

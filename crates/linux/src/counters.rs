@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a vCPU did so far: `struct task_ctx` as policies and statistics want it.
+//! What a vCPU has done so far: `struct task_ctx` as policies and statistics need it.
 //!
-//! The kernel writes while we read, field by field; what is read is a moment old here and there, and
-//! what seems to go back is nothing.
+//! The kernel writes while this reads, field by field: some fields may be a moment old, and a counter that seems to go
+//! back counts as no change.
 
 use crate::perf::Tally;
 use crate::skel::types;
@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     /// Time in which pCPUs were held for it, and how often it came back meanwhile.
     pub(crate) retained: Nanos,
     pub(crate) kept: u64,
-    /// Time in which a quota around it (`cpu.max`) was used up and it had to wait for that.
+    /// Time for which it had to wait because a quota around it (`cpu.max`) was used up.
     pub(crate) throttled: Nanos,
     doing: Doing,
     cpu: Option<PcpuId>,
@@ -33,8 +33,8 @@ pub(crate) struct Counters {
     wakers: [(Nanos, u32); WAKERS],
 }
 
-/// What else this host tells of a vCPU, counted from the beginning. Apart from [`Counters`], since few policies ask
-/// for it, and it is larger than all the rest.
+/// What else this host counts for a vCPU, from the beginning. It is apart from [`Counters`], since few policies ask for
+/// it, and it is larger than all the rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signs {
     pub(crate) tally: Tally,
@@ -42,7 +42,7 @@ pub(crate) struct Signs {
 }
 
 impl Signs {
-    /// What happened since `before`, as far as this host tells.
+    /// What happened since `before`, as far as this host counts it.
     pub(crate) fn since(&self, before: &Self) -> Signals {
         let cycles = before.cycles.unwrap_or_default();
         Signals {

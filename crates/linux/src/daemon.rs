@@ -290,7 +290,7 @@ impl Daemon {
         Ok(self.in_force())
     }
 
-    /// The recording tells from here on under which policy it was made.
+    /// From here on, the recording says under which policy it was made.
     fn mark_policy(&self) -> Result<(), HostError> {
         let marked = match &self.recorder {
             Some(recorder) => recorder.mark(self.control.policy().name),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Does the dispatcher fit into what Linux 6.12's verifier allows: 8 functions that call each other, and 512 bytes of
-//! stack for all of them together? Newer verifiers allow more, so that nothing else would show it
+//! stack for all of them together? Newer verifiers allow more, so no other test would show it
 //! (`check_max_stack_depth_subprog()` in kernel/bpf/verifier.c of Linux 6.12).
 
 use crate::skel::UNTAPPED;
@@ -12,7 +12,7 @@ const INSTRUCTION: usize = 8;
 const FRAMES: usize = 8;
 /// `MAX_BPF_STACK`, bytes.
 const STACK: u64 = 512;
-/// Frames of compiled programs are rounded up to so many bytes.
+/// Frames of compiled programs are rounded up to this many bytes.
 const ROUND: u64 = 16;
 /// The register that points at the end of the frame.
 const FRAME_POINTER: u8 = 10;

@@ -2,10 +2,9 @@
 //! How many descriptors the daemon may have open: one for each vCPU and each thread that serves a VM, up to ten
 //! more for each vCPU whose events a policy wants to see, three for each pCPU that divides cycles.
 //!
-//! systemd and shells start programs with a limit of 1024, for the sake of `select()`, which is not
-//! used here, and let them raise it. The last few are kept for files that are open for a moment,
-//! without which nothing at all could be seen of the host: requests for descriptors that stay open
-//! are refused before these are used up.
+//! systemd and shells start programs with a limit of 1024, for the sake of `select()`, which is not used here, and let
+//! them raise it. The last few are reserved for files that are open for a moment, without which nothing about the host
+//! could be read: requests for descriptors that stay open are refused before these are used up.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -40,8 +39,8 @@ fn first_spare(limit: u64) -> i32 {
     i32::try_from(limit.saturating_sub(SPARE)).unwrap_or(i32::MAX)
 }
 
-/// A descriptor that is to stay open. The kernel gives the lowest number that is free, so one that is spare
-/// says that all others are taken.
+/// A descriptor that is to stay open. The kernel gives the lowest free number, so a number from the reserve means that
+/// all others are taken.
 ///
 /// # Errors
 /// [As the kernel](are_all_taken), a little before it.

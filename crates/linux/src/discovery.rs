@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which VMs and vCPUs there are.
 //!
-//! The dispatcher knows a vCPU by what it does (it is inside KVM_RUN) and lists VMs by process id;
-//! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
-//! Processes come and go while one looks: what cannot be read is left out this time.
+//! The dispatcher knows a vCPU by what it does (it is inside KVM_RUN) and lists VMs by process id; /proc adds names,
+//! the order of vCPUs, affinities and weights. No manager is asked or needed. Processes come and go during a look: what
+//! cannot be read is left out this time.
 
 use crate::descriptors;
 use crate::helpers::{self, Helper};
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Vcpu {
     pub(crate) task: TaskId,
     pub(crate) key: ThreadKey,
-    /// Its number in the VM, if its name tells.
+    /// Its number in the VM, if its name has it.
     pub(crate) number: Option<u32>,
     pub(crate) pidfd: OwnedFd,
     pub(crate) allowed: PcpuSet,
@@ -38,7 +38,7 @@ pub(crate) struct Vcpu {
     pub(crate) own: Own,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<TaskConf>,
-    /// What it could not be told, and is to be.
+    /// What could not be set for it, and still has to be.
     pub(crate) owed: Option<TaskConf>,
     /// What the kernel counts of it, while a policy wants to see that.
     pub(crate) counters: Option<VcpuCounters>,
@@ -65,7 +65,7 @@ impl VmCounts {
 /// Threads get their names soon after they begin: so many looks after their number has changed
 /// (assumed; VMMs name them at once).
 const NAMED: u32 = 5;
-/// Every so many looks all threads are looked at nevertheless: one may have taken another's place.
+/// Every this many looks all threads are looked at anyway: one may have replaced another.
 const SURE: u32 = 10;
 
 /// Threads of a process that are taken for vCPUs by their names alone, beyond as many as the dispatcher has seen to be vCPUs: each
@@ -132,7 +132,7 @@ pub(crate) struct Vm {
     pub(crate) counted: u32,
     /// Whether there is anything to look for.
     pub(crate) settled: Settled,
-    /// Threads of which nothing is known, since no descriptor was left for them.
+    /// Threads about which nothing is known, since no descriptor was left for them.
     pub(crate) left_out: usize,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<VmConf>,
@@ -154,7 +154,7 @@ impl Vms {
     pub(crate) fn refresh(&mut self, slots: &[VmSlot], tables: &Tables<'_, '_>, thorough: bool) {
         self.drop_ended(slots, thorough);
         let mut look = Look::at(slots);
-        // Else all of them are known: each has a slot of its own.
+        // Otherwise all of them are known: each has a slot of its own.
         if self.list.len() < slots.len() {
             let known: BTreeSet<u32> = self.list.iter().map(|vm| vm.slot).collect();
             for slot in slots.iter().filter(|slot| !known.contains(&slot.at)) {
@@ -318,7 +318,7 @@ impl Vm {
         self.vcpus.iter().map(|vcpu| vcpu.key.tid).collect()
     }
 
-    /// Adds those of its `new` threads, with the numbers that their names say, that are vCPUs.
+    /// Adds the vCPUs among its `new` threads, which come with the numbers in their names.
     fn add_vcpus(
         &mut self,
         new: Vec<(u32, Option<u32>)>,
@@ -337,16 +337,16 @@ impl Vm {
                 }
             };
             *next_task += 1;
-            // It may have been taken for something else before it had its name.
+            // Before it had its name it may have been taken for something else.
             let was = self.helpers.iter().find(|helper| helper.key == vcpu.key);
             vcpu.told = was.map(|helper| helper.told);
             self.vcpus.push(vcpu);
         }
     }
 
-    /// Which of its threads that are no known vCPUs may be some, with the numbers that their names say. Where a VMM names
-    /// its threads otherwise the dispatcher tells, which notices vCPUs one by one as they want to run: then each
-    /// that is not known yet is asked for at every look.
+    /// Which of its other threads may be vCPUs, with the numbers in their names. If a VMM names its threads
+    /// differently, the dispatcher decides, which notices vCPUs one by one as they want to run: then it is asked at
+    /// every look about each thread that is not known yet.
     fn may_be_vcpus(&self, mut new: Vec<(u32, Option<u32>)>) -> Vec<(u32, Option<u32>)> {
         let is_named = |(_, number): &(u32, Option<u32>)| number.is_some();
         let tell = new.iter().any(is_named) || self.vcpus.iter().any(|vcpu| vcpu.number.is_some());
@@ -359,7 +359,7 @@ impl Vm {
         let most = self.counted as usize + MOST_BY_NAME;
         let mut room = most.saturating_sub(self.vcpus.len());
         let all = new.len();
-        // Of those without a name the dispatcher says which are vCPUs.
+        // For threads without such a name, the dispatcher decides.
         new.retain(|(_, number)| {
             let is_believed = number.is_none() || room > 0;
             room = room.saturating_sub(usize::from(number.is_some()));
@@ -370,7 +370,8 @@ impl Vm {
     }
 }
 
-/// A vCPU for thread `tid` of process `tgid`; `None` if it has gone, or has no name and the dispatcher says no.
+/// A vCPU for thread `tid` of process `tgid`; `None` if it has gone, or has no vCPU's name and the dispatcher does not
+/// know it as one.
 ///
 /// # Errors
 /// Why there is no descriptor for it.
@@ -527,7 +528,7 @@ mod tests {
         assert_eq!(asked(&vm, &mixed), [6]);
     }
 
-    /// Anybody who may use /dev/kvm can name 50,000 threads so beside his one vCPU, and take all descriptors.
+    /// Anybody who may use /dev/kvm can give 50,000 threads such names beside one vCPU, and use up all descriptors.
     #[test]
     fn names_are_believed_as_far_as_there_may_be_vcpus() {
         let believed = |counted, new: &[(u32, Option<u32>)]| {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! KVM's own halt polling, set for as long as corun is in charge (`corun host --halt-poll`): the baselines of
-//! vSMT-IO's experiments on a real host, and what leaves all halts to retention.
+//! Sets KVM's own halt polling for as long as corun is in charge (`corun host --halt-poll`): for the baselines of
+//! vSMT-IO's experiments on a real host, and to leave all halts to retention.
 //!
-//! What was there before is written down before it is changed, and put back at the end, or by the
-//! next start if this one is killed; but only if the value that was set is still there: a later
-//! change by the administrator is kept. The knob is kept open, so that it can be put back when all
-//! privileges are gone ([`crate::confine`]).
+//! The former value is written down before it is changed, and put back at the end, or by the next start if this process
+//! is killed; but only if the value that corun set is still there: a later change by the administrator is kept. The
+//! knob's file is kept open, so that the value can be put back when all privileges are gone ([`crate::confine`]).
 
 use crate::machine::boot;
 use corun_model::{Nanos, time};
@@ -241,7 +240,7 @@ impl HaltPoll {
 }
 
 impl Drop for HaltPoll {
-    /// However the run ends; no caller is left that could be told of an error.
+    /// However the run ends; there is no caller left to report an error to.
     fn drop(&mut self) {
         if !self.put_back {
             let _ = self.end();
@@ -320,7 +319,7 @@ mod tests {
         assert_eq!(value(at), 50_000);
         assert_eq!(put_back(at, at).unwrap(), Left::Back(200_000));
         assert_eq!(value(at), 200_000);
-        // A run that ends in the middle has it put back by itself.
+        // If a run ends in the middle, it is put back automatically.
         drop(HaltPoll::set(at, at, 0).unwrap());
         assert_eq!(value(at), 200_000);
         // Once only.

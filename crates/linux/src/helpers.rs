@@ -2,16 +2,15 @@
 //! Threads that serve a VM and are no vCPUs: I/O threads, vhost workers, the emulator's own.
 //!
 //! Problem: a VM is as slow as the thread that completes its I/O. Their weights need nothing from
-//! corun: they are in their VM's cgroup, whose weight and quota the dispatcher divides
-//! (dispatcher/group.h). But a policy that gives VMs pCPUs of their own speaks of vCPUs only; their
-//! helpers would run anywhere, wait behind the long slices of others' pools, and disturb them.
+//! corun: they are in their VM's cgroup, whose weight and quota the dispatcher divides (dispatcher/group.h). But a
+//! policy that gives VMs pCPUs of their own names only vCPUs; helpers would run anywhere, wait behind the long slices
+//! of other VMs' pools, and disturb those.
 //!
-//! How: under pools a helper is in the pool that most of its VM's vCPUs are in, where it has the pool's
-//! slice (AQL_Sched, Teabe et al., EuroSys 2016, §3.5 divides the host into pools by what slice VMs need).
-//! Under every other placement nothing is said of helpers: they go to the least loaded pCPU they may use.
-//! They have no part in a gang: they are in no VM's table, are never co-stopped, and no slot waits for
-//! them. What a plan says of their VM's vCPUs decides, so a VM outside a canary has its helpers in fair
-//! order, too.
+//! How: under pools a helper is in the pool that most of its VM's vCPUs are in, where it has the pool's slice
+//! (AQL_Sched, Teabe et al., EuroSys 2016, §3.5 divides the host into pools by the slices that VMs need). Under every
+//! other placement helpers have no settings: they go to the least loaded pCPU that they may use. They have no part in a
+//! gang: they are in no VM's table, are never co-stopped, and no slot waits for them. Their pool follows from the plan
+//! for their VM's vCPUs, so the helpers of a VM outside a canary are in fair order, too.
 
 use crate::descriptors;
 use crate::discovery::Vm;
@@ -23,7 +22,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Helpers of a VM that are told of their pool; of more, the rest are in fair order. A VMM has a handful;
+/// How many helpers of a VM are put into its pool; if there are more, the rest are in fair order. A VMM has a handful;
 /// each costs the daemon a descriptor.
 const MOST: usize = 64;
 
@@ -90,7 +89,7 @@ fn open(process: &Process, tgid: u32, tid: u32) -> io::Result<Option<Helper>> {
     }))
 }
 
-/// What the dispatcher is to be told of a VM's helpers, as it has been told of the VM.
+/// The settings of a VM's helpers, which follow from those of the VM.
 pub(crate) fn wanted(vm: &Vm) -> TaskConf {
     let placement = vm.told.map_or(0, |told| told.placement);
     TaskConf::of_helper(placement, vm.vcpus.iter().filter_map(|vcpu| vcpu.told))

@@ -21,8 +21,7 @@ pub(crate) struct Holds {
     latest: Nanos,
 }
 
-/// The same for people and programs. Those that began are those that ended, in one of three ways, and those
-/// under way.
+/// The same for people and programs. Holds that began have ended, in one of three ways, or are under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HoldsNow {
     /// How many began.
@@ -31,11 +30,11 @@ pub struct HoldsNow {
     pub woke: u64,
     /// … because the timeout had passed.
     pub expired: u64,
-    /// … before that, for somebody else.
+    /// … before that, for another task.
     pub gave_way: u64,
     /// How many pCPUs are held at the moment.
     pub under_way: u64,
-    /// How long those that ended were together, s.
+    /// The total length of those that ended, s.
     pub held_s: f64,
     /// … in the mean, s; 0: there were none.
     pub mean_s: f64,

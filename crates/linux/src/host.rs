@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(restore_below(&knobs, &state).unwrap(), None);
     }
 
-    /// As to who is not root, of whom the service's directory is hidden: "nothing was left" would be a guess.
+    /// As for a user who is not root, to whom the service's directory is hidden: "nothing was left" would be a guess.
     #[test]
     fn what_may_not_be_looked_at_is_not_taken_for_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -414,7 +414,7 @@ mod tests {
         assert!(!state.join("last-exit.json").exists());
     }
 
-    /// Its kernel says no before it touches anything.
+    /// Its kernel refuses before it touches anything.
     #[test]
     fn a_host_that_another_scheduler_took_first_is_no_bad_end() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Can one see which vCPU wakes which?
+//! Can the host see which vCPU wakes which?
 //!
-//! A vCPU that halts is woken by an IPI of a sibling, mostly. As a rule sending one is an exit: KVM
-//! wakes the target in the sender's thread, and the task that runs where the wake-up comes from is
-//! the sender. With Intel's IPI virtualisation there is no exit. The hardware posts the IPI, and a
-//! halted target is woken by an interrupt (KVM's `pi_wakeup_handler()`) on whichever pCPU it halted
-//! on: the sender is lost.
+//! A vCPU that halts is woken by an IPI of a sibling, mostly. As a rule sending an IPI causes an
+//! exit: KVM wakes the target in the sender's thread, and the task that runs where the wake-up
+//! comes from is the sender. With Intel's IPI virtualisation there is no exit. The hardware posts
+//! the IPI, and a halted target is woken by an interrupt (KVM's `pi_wakeup_handler()`) on whichever
+//! pCPU it halted on: who sent it is lost.
 //!
-//! AMD's AVIC does not hide it. It delivers IPIs to vCPUs that run; one to a vCPU that is halted is
-//! an exit of the sender (`AVIC_IPI_FAILURE_TARGET_NOT_RUNNING`), which wakes it as usual. So
+//! AMD's AVIC does not hide it. It delivers IPIs to vCPUs that run; an IPI to a halted vCPU makes
+//! the sender exit (`AVIC_IPI_FAILURE_TARGET_NOT_RUNNING`), which wakes the vCPU as usual. So
 //! `avic` of `kvm_amd`, and its `enable_ipiv`, do not matter here.
 
 use std::fs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host's knobs as the dispatcher reads them: `struct knobs`.
 //!
-//! All are set before it is loaded, and stay, but for what depends on the policy: [`Parts`].
+//! All are set before it is loaded, and stay as they are, except for those that depend on the policy: [`Parts`].
 
 use crate::skel::types;
 use corun_dispatcher::Knobs;

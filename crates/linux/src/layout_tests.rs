@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The structs that `corun_dispatcher` writes itself against those that the BPF compiler laid out, as its BTF
-//! tells: field by field, by name, place and size. (`corun_dispatcher`'s own test compares them with the native
-//! compilers' by their sizes, which two fields of one type that have changed places do not change.)
+//! Compares the structs that `corun_dispatcher` writes in Rust with those that the BPF compiler laid out, as its BTF
+//! shows: field by field, by name, place and size. (`corun_dispatcher`'s own test compares them with the native
+//! compilers' by size only, which would miss two fields of one type that have changed places.)
 
 use crate::skel::types;
 use corun_dispatcher::{
@@ -15,7 +15,7 @@ fn length<Of, Field>(_: fn(&Of) -> &Field) -> usize {
     size_of::<Field>()
 }
 
-/// All fields of the struct must be named, else its pattern is not complete; and C's must have the same.
+/// All fields of the struct must be named, or its pattern is not complete; and C's must have the same fields.
 macro_rules! same {
     ($ours:ident = $c:ident: $($field:ident)*) => {
         let _: fn(&$ours) = |it| { let $ours { $($field: _),* } = it; };

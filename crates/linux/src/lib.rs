@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! corun on a Linux host: the dispatcher as a sched_ext scheduler, a policy in a daemon.
+//! corun on a Linux host: the dispatcher as a sched_ext scheduler, and a policy in a daemon.
 //!
 //! [`host::run`] is the whole daemon. Its parts, in the order in which they come into play:
 //!
@@ -8,10 +8,10 @@
 //! - discovery and helpers: which VMs there are, and which other threads serve them
 //! - control: counters → policy → plan
 //! - apply: plan → the dispatcher's tables
-//! - [`safety`]: are promises kept, and what to do if not
-//! - [`stats`], recorder, [`socket`]: what it tells others
+//! - [`safety`]: whether promises are kept, and what to do if not
+//! - [`stats`], recorder, [`socket`]: what it reports
 //!
-//! [`stock::run`] is the daemon for kernels without sched_ext. It serves the policies that can be carried out by
+//! [`stock::run`] is the daemon for kernels without sched_ext. It serves policies that can be carried out by setting
 //! slices and affinities of threads.
 //!
 //! [`record`] writes down what pCPUs and vCPUs do, for replays; it changes nothing.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads the dispatcher into the kernel, puts it in charge, takes it out again.
 //!
-//! Whatever becomes of this process, the kernel unregisters the scheduler when its last file
-//! descriptor is closed and goes back to its own.
+//! Whatever happens to this process, the kernel unregisters the scheduler when its last file descriptor is closed, and
+//! goes back to its own.
 
 use crate::awaited::{Awaited, NotSeen};
 use crate::books::TaskStates;
@@ -115,7 +115,7 @@ impl LoadError {
     }
 }
 
-/// Why a scheduler left, as the kernel told it.
+/// Why a scheduler was unloaded, as the kernel reported it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExitInfo {
     /// `enum scx_exit_kind`: 64 unregistered by us, 1024 and above an error.
@@ -273,8 +273,8 @@ impl<'obj> Dispatcher<'obj> {
         self.lease().renewed.store(clock::now(), Ordering::Release);
     }
 
-    /// Has the dispatcher fallen back to fair order? Asked once per lapse: the caller then tells
-    /// the plan anew. The lease must have been renewed before.
+    /// Has the dispatcher fallen back to fair order? True once per lapse: the caller then writes the plan anew. The
+    /// lease must have been renewed before.
     pub(crate) fn take_lapse(&self) -> bool {
         self.lease().lapsed.swap(0, Ordering::AcqRel) != 0
     }

@@ -2,8 +2,8 @@
 //! What this host is made of: which pCPUs share a core, a cache and a node.
 //!
 //! Read from /sys/devices/system (Documentation/admin-guide/cputopology.rst, Documentation/ABI/testing/
-//! sysfs-devices-system-cpu), for pCPUs that are online. Where the kernel tells of no caches, as in
-//! some VMs, those of a package count as sharing one, whose size is unknown; where it tells nothing, all.
+//! sysfs-devices-system-cpu), for pCPUs that are online. Where the kernel lists no caches, as in some VMs, the pCPUs of
+//! a package count as sharing one, whose size is unknown; where it says nothing at all, all pCPUs do.
 
 use crate::{ipis, preflight, smt};
 use corun_model::{HostSeen, PcpuId, PcpuSet, Sharing, Topology, TopologyError};
@@ -38,7 +38,7 @@ pub enum MachineError {
     /// The kernel does not tell of pCPUs.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
-    /// The kernel does not tell of caches.
+    /// The kernel does not list caches.
     #[error(
         "this kernel does not tell of this machine's caches (/sys/devices/system/cpu/cpu0/cache)"
     )]
@@ -114,8 +114,8 @@ impl Layout {
     }
 }
 
-/// This host as policies see it. Its `topology` says only how far the numbers of pCPUs go: in which order
-/// the kernel numbers them is its own.
+/// This host as policies see it. Its `topology` says only how far the numbers of pCPUs go: the kernel numbers them in
+/// an order of its own.
 pub(crate) fn seen(online: &PcpuSet) -> Result<HostSeen, TopologyError> {
     seen_in(Path::new("/"), online)
 }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(seen.nodes, sets(&["0,2,4,6", "1,3,5,7"]));
         let nodes = [0, 5, 6].map(|cpu| seen.node(PcpuId(cpu)));
         assert_eq!(nodes, [0, 1, 0]);
-        // A kernel without NUMA tells of no nodes.
+        // A kernel without NUMA lists no nodes.
         let plain = seen_in(&root.path().join("none"), &PcpuSet::first(2)).unwrap();
         assert_eq!(plain.node(PcpuId(0)), plain.node(PcpuId(1)));
     }

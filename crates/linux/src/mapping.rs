@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory that this process shares with the kernel: arrays of the dispatcher, mapped instead of
-//! copied by system calls. The other side may write at any time: each word is consistent, several
-//! of them may be a moment apart.
+//! Memory that this process shares with the kernel: arrays of the dispatcher, mapped instead of copied by system calls.
+//! The other side may write at any time: each word is consistent, but several words may be a moment apart.
 
 use crate::tables::Plain;
 use std::io;
@@ -73,8 +72,8 @@ pub(crate) const fn words_of<T: Plain>() -> usize {
     size_of::<T>() / size_of::<u64>()
 }
 
-/// Reads the value that lies at the beginning of `words`, if they are enough; is it read? Into one that is there
-/// already: hundreds of them are read at a time, and none is moved.
+/// Reads the value at the beginning of `words`, if these are enough; returns whether it did. It reads into an existing
+/// value, since hundreds are read at a time, and none is moved.
 pub(crate) fn read_into<T: Plain>(words: &[AtomicU64], value: &mut T) -> bool {
     let Some(words) = words.get(..const { words_of::<T>() }) else {
         return false;

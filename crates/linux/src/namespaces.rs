@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether this process names threads as the kernel does.
+//! Does this process name threads as the kernel does?
 //!
-//! BPF programs see threads by their numbers in the first PID namespace, and their starts by the clock of the
-//! first time namespace; in other namespaces, such as a container's, both have other values. The first ones have
-//! fixed inodes (include/linux/proc_ns.h, `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`).
+//! BPF programs see the threads' ids in the first PID namespace, and their start times by the clock of the first time
+//! namespace; in other namespaces, such as a container's, both differ. The first namespaces have fixed inodes
+//! (include/linux/proc_ns.h, `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`).
 
 use std::path::Path;
 
@@ -17,12 +17,12 @@ pub(crate) fn numbers_are_the_kernels_below(root: &Path) -> bool {
     is_first(root, "pid", "pid:[4026531836]")
 }
 
-/// Are starts of threads told by the kernel's clock?
+/// Are the threads' start times given by the kernel's clock?
 pub(crate) fn starts_are_the_kernels() -> bool {
     is_first(Path::new("/"), "time", "time:[4026531834]")
 }
 
-/// Where it cannot be told, kernels are too old to have any others.
+/// If that cannot be found out, the kernel is too old to have another.
 fn is_first(root: &Path, kind: &str, first: &str) -> bool {
     let link = std::fs::read_link(root.join(format!("proc/self/ns/{kind}")));
     link.map_or(true, |link| link.as_os_str() == first)

@@ -2,9 +2,9 @@
 //! What a policy would do on this host, on any kernel, without doing it.
 //!
 //! The policy sees run, ready and wait times of each vCPU as the kernel counts them, and affinities
-//! and weights. What only the dispatcher knows (how turns went, which task woke which) and hardware
-//! counters, it does not see: it decides as on a host that hides these signals, which its notes
-//! say.
+//! and weights. It does not see what only the dispatcher knows (how turns went, which task woke
+//! which), nor hardware counters: it decides as on a host that hides these signals, and its notes
+//! say so.
 
 use crate::host::HostError;
 use crate::output::Output;
@@ -39,7 +39,7 @@ pub struct ObserveOptions {
     pub json: bool,
     /// Where to.
     pub out: Box<dyn Write + Send>,
-    /// Where it is said what nobody read in time.
+    /// Where reports that nobody read in time are noted.
     pub notes: fn(&str),
 }
 
@@ -102,7 +102,7 @@ struct Observer {
     plan: Plan,
     /// What VMs weigh with the cgroups around theirs.
     weighing: Weighing,
-    /// VMs whose core-scheduling cookies cannot be told.
+    /// VMs whose core-scheduling cookies cannot be read.
     unknown_cookies: usize,
 }
 
@@ -165,7 +165,7 @@ impl Observer {
         self.policy.decide(&seen, &mut self.plan);
     }
 
-    /// What the policy would have hold now, beside what VMs had since `then`.
+    /// What the policy would set now, and what VMs have had since `then`.
     fn tell(
         &mut self,
         then: &Sample,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics go out by a thread of their own: whoever reads them may stall (a pager, a terminal after Ctrl-S, a full
-//! pipe), and the daemon has to go on, and to end when it is asked to. Reports for which there is no room are left out,
-//! and it is said how many.
+//! A thread of its own prints statistics: the reader may stall (a pager, a terminal after Ctrl-S, a full pipe), but the
+//! daemon has to go on, and to end when asked to. Reports for which there is no room are left out, and their number is
+//! printed.
 //!
-//! The thread is started with the first report: a daemon that gives up its rights has done so by then, and the thread
-//! has none that the daemon has not.
+//! The thread is started with the first report: a daemon that gives up its rights has done so by then, so the thread
+//! has no more rights than the daemon.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Reports that may wait for their reader.
 const WAITING: usize = 64;
-/// How long the end waits for who reads the last ones.
+/// How long the end waits for the last reports to be read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A report, and how many before it were left out.
@@ -23,7 +23,7 @@ pub(crate) struct Output {
     /// Until the thread has it.
     to: Option<Box<dyn Write + Send>>,
     writer: Option<Writer>,
-    /// Where it is said what was left out.
+    /// Where omissions are noted.
     notes: fn(&str),
     /// Reports left out since the last that was not.
     skipped: u64,
@@ -80,8 +80,8 @@ impl Output {
         }
     }
 
-    /// Waits until everything is written, but not for long: what nobody reads by then is lost, and nothing is said of
-    /// it, since the notes may go to whoever does not read.
+    /// Waits until everything is written, but not for long: what nobody reads by then is lost, without a note, since
+    /// notes may go to the same reader.
     ///
     /// # Errors
     /// Why it could not be written.
@@ -119,7 +119,7 @@ fn write(
     notes: fn(&str),
 ) -> io::Result<()> {
     for (report, skipped) in reports {
-        // Here, since who does not read the reports may not read this, either.
+        // Noted here, since a reader that does not read the reports may not read this, either.
         if skipped > 0 {
             notes(&left_out(skipped));
         }
@@ -174,7 +174,7 @@ pub(crate) mod tests {
         }
         let skipped = output.skipped;
         assert!(skipped >= 1000 - WAITING as u64 - 1, "{skipped}");
-        // Who reads on has those that waited, and what comes then.
+        // A reader that goes on gets the reports that waited, and what comes then.
         let mut text = vec![0; 4096 + 4];
         reader.read_exact(&mut text).unwrap();
         assert!(text.ends_with(b"0\n1\n"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy is shown of vCPUs where the dispatcher is not in charge: numbers of its own for VMs and
-//! vCPUs, and of their time what the kernel counts for everybody.
+//! What a policy sees of vCPUs where the dispatcher is not in charge: VMs and vCPUs by numbers given here, and their
+//! times as the kernel counts them for every thread.
 
 use crate::vcpu_own::Own;
 use corun_model::{Nanos, PcpuSet, Signals, TaskId, TaskSeen, Turns, VmId};
@@ -25,7 +25,7 @@ impl Numbers {
         self.tasks.number(key, TaskId)
     }
 
-    /// One has looked at all there are: forgets those that were not asked for since the last time.
+    /// All have been looked at: forgets those that were not asked for since the last time.
     pub(crate) fn looked(&mut self) {
         self.vms.looked();
         self.tasks.looked();

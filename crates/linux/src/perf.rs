@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel counts of a vCPU thread on request (`perf_event_open()`): instructions and
-//! last-level cache, pause-loop exits, I/O.
+//! What the kernel counts for a vCPU thread on request (`perf_event_open()`): instructions and last-level cache,
+//! pause-loop exits, I/O.
 //!
 //! Nothing is guessed: what this machine or kernel does not count is unknown. A host without a
 //! performance monitoring unit (most cloud instances) counts no cache misses; one without KVM's
@@ -11,10 +11,10 @@
 //! on Intel, of the L2 on AMD's Zen (arch/x86/events/{intel,amd}/core.c), where the last-level cache counts
 //! for all its cores together. So limits between types hold for the machine that they were found on.
 //!
-//! A guest that halts without an exit (MWAIT or HLT passed through) shows by the cycles in which its pCPU
-//! was not halted, beside the time stamp counter, which never stops; both count while the guest runs, too.
-//! The kernel's `msr` PMU has both on Intel and AMD (`mperf`, `tsc`); else the unhalted ones are the
-//! hardware's reference cycles. A host that is a virtual machine itself mostly counts neither.
+//! A guest that halts without an exit (MWAIT or HLT passed through) shows by the cycles in which its pCPU was not
+//! halted, compared with the time stamp counter, which never stops; both count while the guest runs, too. The kernel's
+//! `msr` PMU has both on Intel and AMD (`mperf`, `tsc`); otherwise unhalted cycles are the hardware's reference cycles.
+//! A host that is a virtual machine itself mostly counts neither.
 
 use crate::descriptors;
 use corun_model::{LlcSeen, PcpuId, Signals, UnhaltedSeen};
@@ -165,7 +165,7 @@ impl AsRawFd for Counter {
 
 /// Something that counts.
 pub(crate) trait Count {
-    /// What it says now. `None`: it cannot be read.
+    /// Its value now. `None`: it cannot be read.
     fn read(&self) -> Option<Said>;
 }
 
@@ -185,7 +185,7 @@ impl Count for Counter {
     }
 }
 
-/// What a counter says, since it was opened. Where there are more events than counters, they take turns.
+/// A counter's value since it was opened. If there are more events than counters, they take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     count: u64,
@@ -241,7 +241,7 @@ fn described(pmu: &Path, name: &str) -> Option<(u32, u64)> {
 /// The PMU of counters that the kernel reads as model-specific registers.
 const MSR: &str = "/sys/bus/event_source/devices/msr";
 
-/// What tells a pause-loop exit: `EXIT_REASON_PAUSE_INSTRUCTION` of VMX, `SVM_EXIT_PAUSE` of SVM.
+/// The exit reasons of pause-loop exits: `EXIT_REASON_PAUSE_INSTRUCTION` of VMX, `SVM_EXIT_PAUSE` of SVM.
 const PAUSE_EXITS: [&std::ffi::CStr; 2] = [
     c"isa == 1 && exit_reason == 40",
     c"isa == 2 && exit_reason == 119",
@@ -261,7 +261,7 @@ enum What {
     Clock,
     /// Requests of this sort ([`IO`]).
     Io(&'static str),
-    /// Pause-loop exits as this filter tells them ([`PAUSE_EXITS`]).
+    /// Pause-loop exits, selected by this filter ([`PAUSE_EXITS`]).
     Pause(&'static std::ffi::CStr),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads by descriptor: a pidfd stands for one thread for ever, its number does not.
+//! Threads by descriptor: a pidfd stands for one thread for ever, a thread id does not.
 
 use crate::descriptors;
 use std::io;

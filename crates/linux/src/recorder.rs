@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Drains the dispatcher's recording from the kernel into a file, for `corun lockstep`
-//! ([`corun_dispatcher::lockstep`], which also has the format). What a daemon that was killed leaves is
-//! good up to its last whole record.
+//! Drains the dispatcher's recording from the kernel into a file, for `corun lockstep` ([`corun_dispatcher::lockstep`],
+//! which also has the format). If the daemon is killed, the file is good up to its last whole record.
 
 use crate::skel::types;
 use crate::tables::bytes_of;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Where the kernel tells about sched_ext.
+/// Where the kernel reports about sched_ext.
 pub(crate) const ROOT: &str = "/sys/kernel/sched_ext";
 
 /// `disabled`, `enabling`, `enabled`, `disabling`; `None` without sched_ext.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy must know before vCPUs of several VMs share a core: how the hardware threads of
-//! cores are numbered (sysfs), and which threads the administrator lets share one (core scheduling,
-//! `prctl(2)`).
+//! What a policy must know before vCPUs of several VMs share a core: how the hardware threads of cores are numbered
+//! (sysfs), and which threads the administrator lets share a core (core scheduling, `prctl(2)`).
 
 use corun_model::{PcpuId, PcpuSet, SmtOrder};
 use std::{fs, io};
@@ -10,8 +9,8 @@ use std::{fs, io};
 pub(crate) const PR_SCHED_CORE: libc::c_int = 62;
 pub(crate) const PR_SCHED_CORE_GET: libc::c_ulong = 0;
 
-/// How the hardware threads of these pCPUs are numbered; `None`: cores do not have two each, or in no
-/// order that is known.
+/// How the hardware threads of these pCPUs are numbered; `None`: not all cores have two, or the order is not a known
+/// one.
 pub(crate) fn order(online: &PcpuSet) -> Option<SmtOrder> {
     let siblings = |cpu: PcpuId| {
         let path = format!(
@@ -48,8 +47,8 @@ fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> O
 
 /// The core-scheduling cookie of a thread; 0: none, or the kernel or the machine has no core scheduling.
 ///
-/// # Errors It cannot be told: the kernel answers only processes that may trace the thread
-/// (`sched_core_share_pid()` in kernel/sched/core_sched.c), and EPERM says nothing of whether there
+/// # Errors It cannot be read: the kernel answers only processes that may trace the thread
+/// (`sched_core_share_pid()` in kernel/sched/core_sched.c), and EPERM does not show whether there
 /// is a cookie. Or the thread [has gone](is_gone).
 pub(crate) fn cookie(tid: u32) -> io::Result<u64> {
     ask(libc::c_ulong::from(tid)).or_else(none_of)

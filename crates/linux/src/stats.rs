@@ -92,7 +92,7 @@ impl Stats {
             let of = |mark: &Mark, task| mark.vcpus.get(task).copied();
             let each = vm.vcpus.iter().filter_map(|vcpu| {
                 let sum = of(now, vcpu.task)?;
-                // One that was not there then has begun since: counters begin with the task.
+                // A task that was not there then has started since: counters begin with the task.
                 Some(sum.since(&of(then, vcpu.task).unwrap_or_default()))
             });
             each.fold(Counters::default(), |mut all, one| {

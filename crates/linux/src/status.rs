@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a running daemon says of its host: `corun status`, and what `corun top` and `corun metrics` ask.
+//! What a running daemon says about its host: for `corun status`, `corun top` and `corun metrics`.
 //!
 //! Times are sums since each vCPU was first seen, in seconds; to get shares, ask twice.
 
@@ -164,7 +164,7 @@ pub struct VcpuNow {
     pub home: Option<u32>,
     /// Its pool, if it has one.
     pub pool: Option<u32>,
-    /// How its cycles divided beside an idle SMT sibling, while a policy wants to know.
+    /// How its cycles divided while its SMT sibling idled, if a policy wants to know.
     #[serde(default)]
     pub cycles: Option<CyclesSeen>,
 }
@@ -180,7 +180,7 @@ pub(crate) struct Beside<'a> {
 }
 
 impl HostStatus {
-    /// What it says of the VM that this process is.
+    /// What it says about the VM that this process is.
     pub fn vm(&self, tgid: u32) -> Option<&VmNow> {
         self.vms.iter().find(|vm| vm.pid == tgid)
     }

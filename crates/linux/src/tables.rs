@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The dispatcher's tables, read and written as the C structs they hold.
 //!
-//! Tasks are looked up by pidfd: the kernel finds the one thread the descriptor stands for, whatever
-//! becomes of its number, and nothing has to walk all tasks of the host, as a BPF task iterator
-//! would.
+//! Tasks are looked up by pidfd: the kernel finds the one thread that the descriptor stands for, even if its id is used
+//! again, and no walk over all tasks of the host is needed, as a BPF task iterator would make.
 
 use crate::apply::Told;
 use crate::awaited::Awaited;
@@ -118,8 +117,8 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         ))
     }
 
-    /// It is to be seen when siblings wait for these vCPUs, and for no others. Returns why it is not, if so:
-    /// no reason to give up anything else.
+    /// From now on, notices when siblings wait for these vCPUs, and for no others. Returns the reason if it cannot: no
+    /// reason to give up anything else.
     pub(crate) fn look_for_awaited(&self, vcpus: &BTreeSet<ThreadKey>) -> Option<AwaitedHidden> {
         match self.awaited {
             Ok(awaited) => (awaited.look_for(vcpus).err()).map(|_| AwaitedHidden::Refused),
@@ -142,7 +141,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         lookup(&self.maps.task_ctxs, &pidfd.as_raw_fd().to_ne_bytes())
     }
 
-    /// What it knows of these vCPUs, and when that was read, told one by one in their order; `None` of those that
+    /// What it knows about these vCPUs, and when that was read, passed one by one in their order; `None` for those that
     /// have gone.
     pub(crate) fn vcpus(
         &self,

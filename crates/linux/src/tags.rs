@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! As long as this lives nobody on the host makes a core-scheduling cookie: bpf/tags.bpf.c.
+//! As long as this lives, no task on the host can make a core-scheduling cookie: bpf/tags.bpf.c.
 //!
-//! When the daemon ends, for whatever reason, the kernel takes the program out, as it does the dispatcher.
+//! When the daemon ends, for whatever reason, the kernel removes the program, as it does the dispatcher.
 
 use crate::log;
 use crate::object::Aligned;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a vCPU has by itself: its weight among its siblings, `cpu.weight` of a cgroup that its thread has to itself, such as
-//! libvirt's `vcpu0`, else its thread's nice value; and what limits it by itself, `cpu.max` of that cgroup (libvirt's
-//! `<quota>`).
+//! What a vCPU has by itself: its weight among its siblings (`cpu.weight` of a cgroup that its thread has to itself,
+//! such as libvirt's `vcpu0`, otherwise its thread's nice value), and its own limit, `cpu.max` of that cgroup
+//! (libvirt's `<quota>`).
 //!
-//! The dispatcher divides a VM's time by these: a cgroup's weight by what it weighs beside those
-//! next to it (dispatcher/group.h), a thread's by `scx.weight`, which the kernel makes of its nice
-//! value alone (`set_task_scx_weight()` in kernel/sched/ext.c). In a cgroup that a thread has to
-//! itself its nice value has no effect.
+//! The dispatcher divides a VM's time by these: for a cgroup by its weight among its neighbours (dispatcher/group.h),
+//! for a thread by `scx.weight`, which the kernel derives from its nice value alone (`set_task_scx_weight()` in
+//! kernel/sched/ext.c). In a cgroup that a thread has to itself its nice value has no effect.
 
 use crate::cgroup;
 use corun_model::{NEUTRAL_WEIGHT, Nanos};
@@ -34,7 +33,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// What a vCPU has of which nothing is said.
+    /// What a vCPU has by default.
     pub(crate) const NEUTRAL: Self = Self {
         weight: NEUTRAL_WEIGHT,
         quota: None,
@@ -88,7 +87,7 @@ impl Threads {
         own.unwrap_or(Own::NEUTRAL)
     }
 
-    /// What the cgroup says that a thread has to itself; `None` if it shares its own with others.
+    /// The settings of the cgroup that a thread has to itself; `None` if it shares its cgroup with others.
     fn of_own_cgroup(&self, tid: u32) -> Option<Own> {
         let mount = self.mount.as_ref()?;
         let path = self.process.thread(tid).cgroup()?;
@@ -106,8 +105,8 @@ impl Threads {
     }
 }
 
-/// Is a thread the only one in its cgroup? Its list begins with two, if there are two; with 50,000 in it, each of which is asked
-/// for, to read on took seconds.
+/// Is a thread the only one in its cgroup? The list begins with two, if there are two; with 50,000 threads, each of
+/// which asks for this, reading on took seconds.
 fn is_alone(own: &Path, tid: u32) -> Option<bool> {
     const TWO_LINES: u64 = 2 * "4294967295\n".len() as u64;
     let list = fs::File::open(own.join("cgroup.threads")).ok()?;
@@ -167,7 +166,7 @@ mod tests {
             (before, owns.of_thread(me).weight, nice(me).unwrap())
         });
         let ((before, nice_before), after, nice_now) = weighed.join().unwrap();
-        // Whoever runs the tests may do so at any nice value, the last one included.
+        // Tests may be run at any nice value, the last one included.
         assert_eq!(before, of_nice(nice_before));
         assert_eq!((after, nice_now), (1, 19));
         assert!(nice(u32::MAX >> 1).is_err());
@@ -192,7 +191,7 @@ mod tests {
         put("cg/vm.scope/libvirt/vcpu0/cpu.max", "20000 100000\n");
         put("cg/vm.scope/libvirt/cgroup.threads", "9\n10\n");
         put("cg/vm.scope/libvirt/cpu.weight", "200\n");
-        // Beside another one, also if their list is long.
+        // With another one in it, even if the list is long.
         put("proc/7/task/12/cgroup", "0::/many\n");
         put("cg/many/cpu.weight", "300\n");
         put("cg/many/cgroup.threads", "12\n4194303\n");

@@ -20,7 +20,7 @@ const WORDS: usize = words_of::<types::vm_ctx>();
 const ACTIVE_WEIGHT: usize = offset_of!(types::vm_ctx, active_weight) / size_of::<u64>();
 const HERE: usize = offset_of!(types::vm_ctx, here) / size_of::<u64>();
 
-/// What an occupied slot says of its VM.
+/// What an occupied slot says about its VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VmSlot {
     /// Its place in the table.

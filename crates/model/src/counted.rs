@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-/// So many of what is called `thing` if it is one: `1 VM`, `2 VMs`.
+/// A number of things, of which one is called `thing`: `1 VM`, `2 VMs`.
 pub fn counted<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> String {
     match number == N::from(1) {
         true => format!("1 {thing}"),

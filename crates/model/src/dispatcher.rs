@@ -5,18 +5,18 @@ use crate::time::{MS, US};
 use crate::{Nanos, Parameter, Value};
 use serde::{Deserialize, Serialize};
 
-/// What the dispatcher is told about the host as a whole.
+/// The dispatcher's settings for the host as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DispatcherParams {
     /// How long a task may run while others wait for its pCPU, unless the policy says otherwise;
     /// ns, [`LEAST_SLICE`](Self::LEAST_SLICE) to 1 s. Default 3 ms: what Linux gives on hosts of 8 and more pCPUs
     /// (`base_slice_ns`).
     pub slice: Nanos,
-    /// Lead in virtual time that a waking task needs to take the pCPU at once, ns. Default 1 ms, as
-    /// CFS had it: below, tasks that wake in turn would only switch.
+    /// Lead in virtual time that a waking task needs to take the pCPU at once, ns. Default 1 ms, as CFS had it: with
+    /// less, tasks that wake each other in turn would only switch.
     pub wakeup_granularity: Nanos,
-    /// How far behind its pCPU's clock a task may start that waited or moved, ns of virtual time.
-    /// Default one slice: a task that waited goes first once, and none hoards.
+    /// How far behind its pCPU's clock a task may start that waited or moved, ns of virtual time. Default one slice: a
+    /// task that waited goes first once, and no task hoards time.
     pub sleeper_credit: Nanos,
     /// How far ahead of its pCPU's clock a task may be queued, ns of virtual time. Default two
     /// slices: a task that ran much elsewhere pays for it, but not for long.
@@ -45,7 +45,7 @@ impl DispatcherParams {
     /// Shorter slices would only switch; `SLICE_MIN` of `dispatcher/types.h`. ns.
     pub const LEAST_SLICE: Nanos = 50 * US;
 
-    /// What the dispatcher stands on, with the defaults of a host that says nothing else.
+    /// The dispatcher's numbers, with the defaults of a host that sets nothing else.
     pub fn parameters() -> Vec<Parameter> {
         let default = Self::default();
         let time = |key, meaning, value, source, tried| Parameter {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Gang modes: how the vCPUs of a VM are scheduled in time, as far as they are siblings.
+//! Gang modes: how the vCPUs of a VM are scheduled in time with respect to each other.
 //!
 //! The mechanisms are `dispatcher/gang_*.h`, one for each mode.
 
@@ -7,11 +7,11 @@ use crate::Nanos;
 use crate::time::{MS, US};
 use serde::{Deserialize, Serialize};
 
-/// How the vCPUs of a VM are scheduled in time, as far as they are siblings.
+/// How the vCPUs of a VM are scheduled in time with respect to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gang {
-    /// Each for itself.
+    /// Each by itself.
     #[default]
     None,
     /// Siblings are called to run when the first of them gets its turn.
@@ -28,16 +28,16 @@ pub enum Gang {
     Asymmetric(Allotments),
 }
 
-/// What the claims of a VM's vCPUs are told by.
+/// What the claims of a VM's vCPUs refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allotments {
     /// How often allotments begin anew, ns; 1 ms at least.
     pub period: Nanos,
-    /// The rescheduling latency of a vCPU that preempts others as it would by default, ns.
+    /// The rescheduling latency with which a vCPU preempts others as it would by default, ns.
     pub neutral: Nanos,
-    /// What the VM has of its weight against others, loans included:
-    /// [`Claim::NEUTRAL`](crate::Claim::NEUTRAL) is all of it and no more. Shares say it, too, but
-    /// where a VM has a weight of its own they only divide that.
+    /// The factor on the VM's weight against others, loans included:
+    /// [`Claim::NEUTRAL`](crate::Claim::NEUTRAL) is 1. Shares express it, too, but where a VM has a
+    /// weight of its own they only divide that.
     pub has: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct Allotments {
 pub struct Slots {
     /// Their length, ns; 1 ms to 1 s.
     pub length: Nanos,
-    /// May others run where a slot's owner leaves pCPUs idle?
+    /// May other VMs run where a slot's owner leaves pCPUs idle?
     pub fill: bool,
 }
 
@@ -64,7 +64,7 @@ impl Default for Slots {
 pub struct Boost {
     /// Urgent time of a vCPU that a sibling wakes, ns.
     pub wake: Nanos,
-    /// Is it looked for when a sibling waits for a ready vCPU, as to flush its TLB?
+    /// Is a ready vCPU that a sibling waits for, for instance to flush its TLB, noticed?
     pub sees_flushes: bool,
     /// If so: urgent time of that vCPU, ns.
     pub flush: Nanos,

@@ -5,12 +5,12 @@ use crate::Nanos;
 use crate::time::{self, SEC};
 use std::str::FromStr;
 
-/// What Linux' cpuidle knows of an idle state, written "104us/345us".
+/// What Linux' cpuidle knows about an idle state, written "104us/345us".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleState {
     /// How long it takes to leave it.
     pub exit: Nanos,
-    /// From how long a stay on it saves energy.
+    /// The shortest stay that saves energy.
     pub residency: Nanos,
 }
 

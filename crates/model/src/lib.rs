@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The words that corun's rooms share.
+//! The types that corun's crates share.
 //!
 //! Everything here is plain data: what a host looks like ([`Topology`]), what runs on it ([`VmId`],
 //! [`TaskId`]), how time is written ([`time`]), what a policy sees ([`Snapshot`]) and what it asks
-//! for ([`Plan`]). No crate below this one, no I/O, no clock.
+//! for ([`Plan`]). It depends on no other crate of corun, and has no I/O and no clock.
 
 mod counted;
 mod dispatcher;

@@ -11,7 +11,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let scored = known.into_iter().map(|known| (distance(known), known));
     let length = name.chars().count();
     let limit = (length / 3).max(1);
-    // More is alike than not: else any name of one letter would do for any other.
+    // More must be alike than not: otherwise any name of one letter would do for any other.
     let alike = |distance, known: &str| 2 * distance < length.max(known.chars().count());
     scored
         .filter(|(distance, known)| *distance <= limit && alike(*distance, known))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The numbers a model stands on: value, unit, source, and the range that was tried.
+//! The numbers that a model is based on: value, unit, source, and the range that was tried.
 //!
-//! Every room lists its parameters beside the structs that hold them, with the default taken from
-//! the code that uses it, so that the table in `docs/parameters.md` (printed by
-//! `corun parameters`) cannot say anything else than what is simulated.
+//! Every crate lists its parameters beside the structs that hold them, with the default taken from
+//! the code that uses it, so that the table in `docs/parameters.md` (printed by `corun parameters`)
+//! cannot differ from what is simulated.
 
 use crate::Nanos;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
     /// The key that sets it in a scenario, such as `host.costs.switch`; `*` stands for a name. For
-    /// one that scenarios cannot set, the path of the code that holds it.
+    /// a parameter that scenarios cannot set, the path of the code that holds it.
     pub key: &'static str,
     /// What it is, in a few words.
     pub meaning: &'static str,
@@ -42,7 +42,7 @@ impl Parameter {
         }
     }
 
-    /// A row for a constant of the code, by the path of it.
+    /// A row for a constant in the code, named by its path.
     pub const fn fixed(
         path: &'static str,
         meaning: &'static str,
@@ -69,8 +69,8 @@ impl Parameter {
 pub enum Value {
     /// A duration.
     Time(Nanos),
-    /// A duration that grows with the host, as Linux' fair classes have theirs: of one pCPU, times
-    /// 1 + log2(min(pCPUs, 8)).
+    /// A duration that grows with the host, as those of Linux' fair class do: the value for one
+    /// pCPU, times 1 + log2(min(pCPUs, 8)).
     Scaled(Nanos),
     /// Bytes.
     Bytes(u64),
@@ -94,7 +94,7 @@ impl fmt::Display for Value {
             Value::Bytes(bytes) if *bytes >= 1 << 20 && bytes % (1 << 20) == 0 => {
                 write!(f, "{} MiB", bytes >> 20)
             }
-            // Of what is decimal, such as disks, few have an eye for the KiB.
+            // Sizes that are decimal, such as those of disks, few people can read in KiB.
             Value::Bytes(bytes) if (1 << 10..1 << 30).contains(bytes) && bytes % (1 << 10) == 0 => {
                 write!(f, "{} KiB", bytes >> 10)
             }

@@ -21,12 +21,11 @@ pub enum Placement {
     Fixed,
     /// Any allowed pCPU on which no sibling vCPU is queued or running (balance scheduling).
     Balance,
-    /// As balance, among pCPUs that are lightly loaded; on one with a sibling if those are all.
+    /// As balance, among pCPUs that are lightly loaded; if siblings are on all of these, on one of them.
     LoadConscious,
     /// The pCPUs of the vCPU's pool: the least loaded one.
     Pool,
-    /// The vCPU's home, a hardware thread of its core; another one only while that would idle
-    /// otherwise.
+    /// The vCPU's home, a hardware thread of its core; another pCPU only while that would idle otherwise.
     Core,
 }
 
@@ -86,17 +85,17 @@ pub struct HostSeen {
     /// The pCPUs of each last-level cache. Kernels number pCPUs as they like: on a real host these sets say which pCPUs
     /// share a cache, not the order of numbers in `topology`.
     pub llcs: Vec<PcpuSet>,
-    /// The pCPUs of each NUMA node, likewise; none, if the host does not tell: it counts as one.
+    /// The pCPUs of each NUMA node, likewise; empty if the host does not say: it counts as one node.
     pub nodes: Vec<PcpuSet>,
     /// How the hardware threads of a core are numbered, if each core has two and that is known.
     pub smt: Option<SmtOrder>,
-    /// Does hardware wake vCPUs for their siblings, so that nobody sees for which?
+    /// Does hardware wake vCPUs for their siblings, so that the host does not see which sibling it was?
     pub wakers_hidden: bool,
-    /// Why it is not seen when a vCPU waits for a sibling that is ready, if so.
+    /// Why it cannot be seen when a vCPU waits for a sibling that is ready, if so.
     pub awaited_hidden: Option<AwaitedHidden>,
 }
 
-/// Why KVM does not tell which interrupts it delivers.
+/// Why it cannot be seen which interrupts KVM delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AwaitedHidden {
@@ -104,7 +103,7 @@ pub enum AwaitedHidden {
     NoKvm,
     /// Its module has no type information.
     NoTypes,
-    /// corun is in a namespace of its own, where threads have other numbers, or another clock.
+    /// corun is in a namespace of its own, where threads have other ids, or another clock.
     Namespace,
     /// The kernel refuses the program that looks.
     Refused,
@@ -173,7 +172,7 @@ impl HostSeen {
     }
 }
 
-/// What a thread of nice 0 weighs, and a cgroup whose `cpu.weight` has not been set.
+/// The weight of a thread with nice 0, and of a cgroup whose `cpu.weight` has not been set.
 pub const NEUTRAL_WEIGHT: u32 = 100;
 
 /// A cgroup's limit of pCPU time: `cpu.max` in cgroup v2.
@@ -181,7 +180,7 @@ pub const NEUTRAL_WEIGHT: u32 = 100;
 pub struct Quota {
     /// The cgroup: VMs with the same one share what it has.
     pub of: u64,
-    /// pCPU time in a second of all that is in it, ns; above 0.
+    /// pCPU time per second for all its members together, ns; above 0.
     pub time: Nanos,
 }
 
@@ -194,14 +193,15 @@ pub struct VmSeen {
     /// `None` if it has no cgroup of its own: then each vCPU counts with its own weight.
     pub weight: Option<u32>,
     /// The same against VMs in other cgroups, in thousandths: 100,000 for one of weight 100 in the root, at least 1.
-    /// The cgroups around its own and `cpu.idle` count. `None` if these are not known, or there are none: then `weight` says.
+    /// The cgroups around its own and `cpu.idle` count. `None` if these are not known, or there are none: then `weight`
+    /// holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<u64>,
-    /// The limits of pCPU time that hold for it, of its own cgroup and those around it, the outermost first; none are known
-    /// if there are none.
+    /// The limits of pCPU time that hold for it, from its own cgroup and those around it, the outermost first; empty if
+    /// none are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<Quota>,
-    /// Its core-scheduling cookie: only VMs of the same one may share a core. 0 is one, too.
+    /// Its core-scheduling cookie: only VMs with the same cookie may share a core. 0 is a cookie, too.
     pub cookie: u64,
     /// Its vCPU threads, vCPU 0 first.
     pub vcpus: Vec<TaskSeen>,
@@ -217,12 +217,12 @@ pub struct TaskSeen {
     /// What it weighs among its siblings, and against all others where its VM has no weight: 1 to 10000, 100 is
     /// neutral.
     pub weight: u32,
-    /// pCPU time that it may have in a second by the quota (`cpu.max`) of a cgroup that it has to itself, ns; above 0.
-    /// `None`: there is no such.
+    /// pCPU time per second that the quota (`cpu.max`) of a cgroup of its own allows it, ns; above 0. `None`: there is
+    /// no such quota.
     pub quota: Option<Nanos>,
     /// Time on a pCPU, ns.
     pub run: Nanos,
-    /// Time spent wanting a pCPU, ns, unless a quota kept it from one: that is counted nowhere here.
+    /// Time spent wanting a pCPU, ns, without the time for which a quota kept it from one: that is not counted here.
     pub ready: Nanos,
     /// Time halted, ns.
     pub wait: Nanos,
@@ -271,7 +271,7 @@ pub struct Turns {
     pub late: u64,
     /// Times it was woken.
     pub wakeups: u64,
-    /// Siblings that woke it, as far as that could be seen; told under [`Gang::Asymmetric`].
+    /// Siblings that woke it, as far as that could be seen; reported under [`Gang::Asymmetric`].
     pub wakers: Vec<TaskId>,
     /// Time in which its context was retained on a pCPU although it was halted, ns.
     pub retained: Nanos,
@@ -286,10 +286,10 @@ pub struct Snapshot {
     pub now: Nanos,
     /// The host.
     pub host: HostSeen,
-    /// Its VMs, as far as the policy is for them: all, unless there is a canary.
+    /// The VMs that the policy is for: all, unless there is a canary.
     pub vms: Vec<VmSeen>,
-    /// Its other VMs, which are in fair order whatever the policy says of them. They count where it works out what of
-    /// the host each VM may have.
+    /// The other VMs, which are in fair order whatever the policy says about them. They count where a policy works out
+    /// which part of the host each VM may have.
     pub others: Vec<VmSeen>,
 }
 
@@ -307,16 +307,15 @@ pub struct VmPlan {
     pub vm: VmId,
     /// Placement mode of its vCPUs.
     pub placement: Placement,
-    /// [`Placement::LoadConscious`]: up to which load a pCPU is light, percent of the mean, from
-    /// 100 on.
+    /// [`Placement::LoadConscious`]: the load up to which a pCPU is light, percent of the mean, at least 100.
     pub light: u32,
-    /// How its vCPUs are scheduled in time, as far as they are siblings.
+    /// How its vCPUs are scheduled in time with respect to each other.
     pub gang: Gang,
 }
 
 impl VmPlan {
-    /// Up to which load a pCPU is light, percent of the mean: `balsched_load_imbalance_pct` of the
-    /// published kernel of Kim et al., ASPLOS 2013.
+    /// The load up to which a pCPU is light, percent of the mean: `balsched_load_imbalance_pct` of the published kernel
+    /// of Kim et al., ASPLOS 2013.
     pub const LIGHT: u32 = 150;
 
     /// A VM with this placement and without a gang.
@@ -353,13 +352,13 @@ pub struct TaskPlan {
     /// The number of its core-scheduling cookie, from 1 to 2³¹ - 1; 0: none is known. On hardware threads of a
     /// [`PcpuPlan`] with `cookies`.
     pub cookie: u32,
-    /// Its slice is a micro slice: it has its share in turns of that length, spread over the longer turns of
-    /// others, which it interrupts.
+    /// Its slice is a micro slice: it gets its share in turns of that length, spread over the longer turns of others,
+    /// which it interrupts.
     pub micro: bool,
 }
 
 impl TaskPlan {
-    /// A vCPU of which nothing is wanted.
+    /// A plan for a vCPU that sets nothing.
     pub fn of(task: TaskId) -> Self {
         Self {
             task,
@@ -378,7 +377,7 @@ impl TaskPlan {
 /// What a vCPU asks of its core: it is lent hardware threads beside the vCPUs that it disturbs least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
-    /// What it takes beside anybody, thousandths of the time alone; below 65,536.
+    /// How long it takes beside any other vCPU, thousandths of the time alone; below 65,536.
     pub alone: u32,
     /// Share of its cycles in which it waits for units of the core, percent.
     pub wait: u32,
@@ -397,25 +396,25 @@ pub struct PcpuPlan {
     pub hold: Nanos,
     /// How long guests that retain their context by themselves may do so there, ns; 0: not at all.
     pub retention: Nanos,
-    /// Does either end for a vCPU that wants to run there?
+    /// Do holds and retentions end for a vCPU that wants to run there?
     pub gives_way: bool,
-    /// Are vCPUs with different cookies kept off each other's cores? One without a number shares cores with its
+    /// Are vCPUs with different cookies kept off each other's cores? A vCPU without a number shares cores with its
     /// siblings only.
     pub cookies: bool,
     /// How much two vCPUs slow each other down that both wait for units of the core, thousandths.
     pub wait_wait: u32,
-    /// The same, of those that both miss.
+    /// The same, for two that both miss.
     pub miss_miss: u32,
 }
 
 /// What a vCPU may claim of its VM's time: how much, and how soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its weight among its siblings; [`Claim::NEUTRAL`] is what it has by default.
+    /// Its weight among its siblings; [`Claim::NEUTRAL`] is the default.
     pub share: u32,
-    /// Rescheduling latency: how long it may stay ready, while it has some of `allotment` left, ns;
-    /// 0: the host's, as of any task. From the neutral one of [`Allotments`](crate::Allotments) on it is no promise: the
-    /// vCPU waits its turn, and preempts the less readily the longer it is.
+    /// Rescheduling latency: how long it may stay ready, while it has some of `allotment` left, ns; 0: the host's, as
+    /// of any task. From the neutral latency of [`Allotments`](crate::Allotments) on it is no promise: the vCPU waits
+    /// for its turn, and the longer the latency, the less readily it preempts.
     pub latency: Nanos,
     /// How much it may run in a period under that promise, ns.
     pub allotment: Nanos,
@@ -424,12 +423,12 @@ pub struct Claim {
 impl Claim {
     /// The share of a vCPU that counts as by default: fixed point, 16 bits behind the point.
     pub const NEUTRAL: u32 = 1 << 16;
-    /// The dispatcher bounds shares to so many times the neutral one, and to that part of it
-    /// (`SHARE_RANGE` in `dispatcher/gang_asymmetric.h`).
+    /// The dispatcher bounds shares: to the neutral one times this, and divided by this (`SHARE_RANGE` in
+    /// `dispatcher/gang_asymmetric.h`).
     pub const RANGE: u32 = 64;
 }
 
-/// pCPUs that belong together, and how long a vCPU of theirs runs before others get a turn.
+/// pCPUs that belong together, and how long a vCPU runs there before others get a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// Its slice, ns; 50 µs to 1 s.
@@ -438,7 +437,7 @@ pub struct Pool {
     pub pcpus: PcpuSet,
 }
 
-/// What a policy wants. Whatever it does not mention stays as it was told last.
+/// What a policy wants. Whatever it does not mention stays as last set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Per VM.
@@ -447,17 +446,16 @@ pub struct Plan {
     pub tasks: Vec<TaskPlan>,
     /// The pools that vCPUs are assigned to, at most [`Topology::MAX_PCPUS`].
     pub pools: Vec<Pool>,
-    /// Per pCPU. Empty: hardware threads keep what they were told last; only when another policy takes over is
-    /// nothing wanted of them.
+    /// Per pCPU. Empty: hardware threads keep what was set last; it is cleared only when another policy takes over.
     pub pcpus: Vec<PcpuPlan>,
 }
 
 /// What a policy thinks at the moment, for people and timelines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Per VM, if it thinks something of VMs.
+    /// Per VM, if the policy keeps a status for VMs.
     pub vms: Vec<VmStatus>,
-    /// What people should know of it now, a sentence each: what it cannot see, for example.
+    /// What people should know about it now, a sentence each: what it cannot see, for example.
     pub notes: Vec<String>,
 }
 
@@ -483,7 +481,7 @@ pub struct VmStatus {
 pub enum Wakers {
     /// Siblings, lately.
     Siblings,
-    /// Others: timers, devices, or nobody.
+    /// Others: timers, devices, or nothing.
     Others,
     /// Hardware hides it.
     Hidden,

@@ -3,13 +3,13 @@
 
 use crate::Nanos;
 
-/// From when until when, and in which turns. Times count from the beginning of the run, warm-up
-/// included. The default is all the time.
+/// From when until when it is there, and in which turns. Times count from the beginning of the run,
+/// warm-up included. The default is all the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// Nobody is there before this.
+    /// It is not there before this.
     pub start: Nanos,
-    /// Nobody is there from this on; `None`: it never comes. Later than `start`.
+    /// It is not there from this on; `None`: this never comes. Later than `start`.
     pub stop: Option<Nanos>,
     /// From `start` on, there for the first time and away for the second, and so on, both more
     /// than 0; `None`: never away.
@@ -17,7 +17,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// There at this time?
+    /// Is it there at this time?
     pub fn at(&self, now: Nanos) -> bool {
         if now < self.start || self.stop.is_some_and(|stop| stop <= now) {
             return false;
@@ -26,7 +26,7 @@ impl Presence {
             .is_none_or(|(on, off)| (now - self.start) % (on + off) < on)
     }
 
-    /// When that is to be asked next: nothing changes before.
+    /// When to ask again: nothing changes before.
     pub fn next_change(&self, now: Nanos) -> Option<Nanos> {
         if now < self.start {
             return Some(self.start);

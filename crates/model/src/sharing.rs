@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which pCPUs share a core and a last-level cache, as the dispatcher's placement wants to know it
+//! Which pCPUs share a core and a last-level cache, in the form that the dispatcher's placement needs
 //! (`dispatcher/placement.h`): one number per pCPU.
 
 use crate::{PcpuId, PcpuSet, Topology};
@@ -18,11 +18,11 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Of more last-level caches, several count as one.
+    /// If there are more last-level caches, several count as one.
     pub const MAX_LLCS: usize = 64;
 
-    /// Of a host of these cores and last-level caches, each a set of pCPUs below [`Topology::MAX_PCPUS`].
-    /// A core of more than two hardware threads is a ring: each looks at the next.
+    /// For a host with these cores and last-level caches, each a set of pCPUs below [`Topology::MAX_PCPUS`]. A core of
+    /// more than two hardware threads is a ring: each looks at the next.
     pub fn of(cores: &[PcpuSet], llcs: &[PcpuSet]) -> Self {
         let mut sharing = Self::default();
         for core in cores {
@@ -40,7 +40,7 @@ impl Sharing {
         sharing
     }
 
-    /// Of a simulated host.
+    /// For a simulated host.
     pub fn of_topology(host: &Topology) -> Self {
         let sets = |count: u32, number: &dyn Fn(PcpuId) -> u32| {
             let set = |at| host.all().filter(|cpu| number(*cpu) == at).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a host can tell of a vCPU besides when it ran: I/O, spinning, the last-level cache.
+//! What a host can tell about a vCPU besides when it ran: I/O, spinning, the last-level cache.
 //!
 //! No two hosts can tell the same: without a performance monitoring unit (most cloud instances, all
 //! emulated ones) nothing is known of caches. What cannot be told is `None`, never 0, so that a
@@ -16,26 +16,25 @@ pub struct Signals {
     pub io_events: Option<u64>,
     /// Pause-loop exits: the CPU noticed that it spins.
     pub pause_exits: Option<u64>,
-    /// Instructions executed: told where the last-level cache's events are not, too.
+    /// Instructions executed: available even where the last-level cache's events are not.
     pub instructions: Option<u64>,
     /// What it did in the last-level cache.
     pub llc: Option<LlcSeen>,
     /// How its cycles divided while its SMT sibling was idle or retained a context.
     pub cycles: Option<CyclesSeen>,
-    /// Retentions that ended with what was waited for, of a guest that retains its contexts by itself
-    /// and tells.
+    /// Retentions that ended with what was waited for, by a guest that retains its contexts by itself and reports that.
     pub kept: Option<u64>,
     /// How much of its time on pCPUs these were not halted.
     pub unhalted: Option<UnhaltedSeen>,
 }
 
-/// Counts of a thread while it has a pCPU, the guest's part included: a guest that halts without an exit
-/// (MWAIT or HLT passed through) stops the one, and not the other.
+/// Counts of a thread while it has a pCPU, the guest's part included: a guest that halts without an exit (MWAIT or HLT
+/// passed through) stops `unhalted`, but not `reference`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnhaltedSeen {
     /// Cycles in which the pCPU was not halted, at the rate of `reference`.
     pub unhalted: u64,
-    /// What a clock that never stops counted meanwhile.
+    /// What a clock that never stops counted in the same time.
     pub reference: u64,
 }
 
@@ -72,7 +71,8 @@ pub struct LlcSeen {
 }
 
 impl CyclesSeen {
-    /// What was counted since `before`, both from the same beginning. A counter that seems to go back has begun anew.
+    /// What was counted since `before`, where both count from the same beginning. A counter that seems to go back has
+    /// begun anew.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -89,7 +89,7 @@ fn count(now: u64, before: u64) -> u64 {
 }
 
 impl Signals {
-    /// What is told here, or there. A counter that takes turns with others may have none in a period.
+    /// What is known here, or else there. A counter that takes turns with others may have no value in a period.
     #[must_use]
     pub fn or(self, there: Self) -> Self {
         Self {

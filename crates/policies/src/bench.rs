@@ -90,7 +90,7 @@ fn snapshot(host: &HostSeen, vms: u32, number: u64, period: Nanos) -> Snapshot {
 /// What a vCPU of a VM did that computes, that synchronises, or that waits for requests.
 fn did(vm: u32, number: u32, at: u64, period: Nanos) -> TaskSeen {
     let task = vm * SIBLINGS + number;
-    // Never twice the same, so that every part of a policy has something to do.
+    // Never the same twice, so that every part of a policy has something to do.
     let varies = u64::from((task * 7919 + at as u32 * 104_729) % 10);
     let percent = period / 100;
     let (used, doing) = match vm % 3 {
@@ -125,7 +125,7 @@ fn did(vm: u32, number: u32, at: u64, period: Nanos) -> TaskSeen {
 mod tests {
     use super::*;
 
-    /// Jupiter's parts all have something to do there: what is measured is not a policy that is idle.
+    /// All parts of Jupiter have something to do there: the bench does not measure an idle policy.
     #[test]
     fn every_part_of_jupiter_is_at_work() {
         let jupiter = crate::find("jupiter").unwrap();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What those that cpusets bind can use beside each other.
+//! What tasks that cpusets bind can use beside each other.
 //!
 //! Where all may run anywhere, each has its part of all pCPUs by its weight. Where cpusets overlap, some pCPUs may be
-//! wanted more than others: those that may run nowhere else share them by weight, and have less for each weight than the
-//! rest. So the pCPUs on which that is least are shared first, by all that are bound to them, then of what is left those on
-//! which it is least, and so on (max-min fairness). Whoever is left has more for its weight elsewhere, and makes do without
-//! them.
+//! wanted more than others: those that may run nowhere else share them by weight, and have less time per weight than
+//! the rest. So the pCPUs with the least time per weight are shared first, by all that are bound to them; then, of what
+//! is left, again those with the least, and so on (max-min fairness). The rest, which have more time per weight
+//! elsewhere, make do without these pCPUs.
 //!
-//! Sets of pCPUs that are looked at are cpusets, and what two of them that overlap have together. Where more than two form
-//! a chain, less may be found to be short than is.
+//! The sets of pCPUs that are looked at are the cpusets, and the unions of two that overlap. Where more than two form a
+//! chain, a shortage may be overlooked.
 
 use crate::filled::Filled;
 use crate::quotas::{self, Claim, Whole};
@@ -16,11 +16,13 @@ use corun_model::{Nanos, PcpuSet};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Up to so many different cpusets are looked at in pairs, too: more are those of single vCPUs, whose pairs mean little.
+/// Up to this many different cpusets are looked at in pairs, too: if there are more, they are those of single vCPUs,
+/// whose pairs mean little.
 const PAIRS: usize = 8;
 
-/// Lowers what each of these could use at most to what cpusets leave it: `allowed` are their pCPUs. Nobody is crowded by what
-/// quotas keep from others, nor by what others leave to all; who leaves something can use what it could if nobody did.
+/// Lowers what each of these could use at most to what cpusets leave it: `allowed` are their pCPUs. Time that quotas
+/// keep from others, or that others leave to all, crowds nobody; a claim that leaves something can use what it could if
+/// none did.
 pub(crate) fn limit(claims: &mut [Claim<'_>], allowed: &[PcpuSet], period: Nanos, whole: &Whole) {
     let plenty = claims.iter().map(|claim| claim.most).sum();
     let within = quotas::shares(claims, plenty, period, whole);
@@ -59,7 +61,8 @@ struct Bound {
     allowed: PcpuSet,
 }
 
-/// What each can use at most of a period beside the others: what it has of pCPUs that are short, or what it could use alone.
+/// The most that each can use of a period beside the others: its part of pCPUs that are short, or what it could use
+/// alone.
 fn most(claims: &[Bound], period: Nanos) -> Vec<Nanos> {
     let mut most: Vec<Nanos> = claims.iter().map(|claim| claim.most).collect();
     let mut groups = Group::all(claims);
@@ -68,7 +71,8 @@ fn most(claims: &[Bound], period: Nanos) -> Vec<Nanos> {
     loop {
         let mut given = 0;
         for short in short(claims, &groups, &free, period) {
-            // What was given just now may have left these to some who could use other pCPUs, too: they are looked at again.
+            // What was given just now may have left groups that could use other pCPUs before with none but these: looks
+            // again.
             if given > 0 && bound_to(&short.pcpus, &groups, &free) != short.bound {
                 continue;
             }
@@ -126,7 +130,7 @@ fn bound_to(pcpus: &PcpuSet, groups: &[Group], free: &PcpuSet) -> Vec<usize> {
     bound.collect()
 }
 
-/// pCPUs with those that may run nowhere else, who could use more.
+/// pCPUs, and those that may run nowhere else and could use more.
 struct Shared {
     pcpus: PcpuSet,
     /// Places of groups.
@@ -167,7 +171,7 @@ impl Shared {
         })
     }
 
-    /// Less: there is less for a weight.
+    /// Less: there is less time per weight.
     fn compare(&self, other: &Self) -> Ordering {
         match (self.filled.level(), other.filled.level()) {
             (Some((time, weight)), Some((other, others))) => {
@@ -179,7 +183,7 @@ impl Shared {
     }
 }
 
-/// Sets of free pCPUs with less for a weight than all together have, those with least first.
+/// Sets of free pCPUs with less time per weight than all together have, those with least first.
 fn short(claims: &[Bound], groups: &[Group], free: &PcpuSet, period: Nanos) -> Vec<Shared> {
     let shared = |pcpus: &PcpuSet| Shared::of(*pcpus, claims, groups, free, period);
     let mut sets: Vec<PcpuSet> = groups.iter().map(|it| it.allowed.and(free)).collect();
@@ -211,7 +215,7 @@ mod tests {
     use corun_model::{PcpuId, Quota};
     use proptest::prelude::*;
 
-    /// A group of vCPUs that weigh so much each, on these pCPUs.
+    /// A group of vCPUs of this weight each, on these pCPUs.
     fn vcpus(count: usize, weight: u64, allowed: &str) -> Vec<Bound> {
         let allowed = allowed.parse().unwrap();
         let most = 100;
@@ -237,11 +241,11 @@ mod tests {
         let told = of(&[vcpus(1, 300, "2"), vcpus(1, 100, "2"), vcpus(3, 100, "0-3")]);
         assert_eq!(told, [75, 25, 100, 100, 100]);
         assert_eq!(of(&[vcpus(2, 100, "0-1"), vcpus(2, 900, "0-3")]), [100; 4]);
-        // All pCPUs are shorter than theirs: they have no more than their part of all.
+        // All pCPUs together are shorter than theirs: they have no more than their part of all.
         assert_eq!(of(&[vcpus(3, 100, "0-1"), vcpus(9, 100, "0-3")]), [100; 12]);
     }
 
-    /// What is short is given first; of what that leaves, the next.
+    /// The shortest set is given first, then the shortest of what is left.
     #[test]
     fn one_after_another() {
         let told = of(&[
@@ -250,7 +254,7 @@ mod tests {
             vcpus(2, 100, "0-3"),
         ]);
         assert_eq!(told, [25, 25, 25, 25, 33, 33, 33, 100, 100]);
-        // Two that overlap are shorter together than each by itself.
+        // Two sets that overlap are shorter together than each by itself.
         let told = of(&[
             vcpus(3, 100, "0-1"),
             vcpus(3, 100, "1-2"),
@@ -259,7 +263,8 @@ mod tests {
         assert_eq!(told, [50, 50, 50, 50, 50, 50, 100]);
     }
 
-    /// A on a pCPU, limited to a tenth of it; B there, too; two that may run anywhere: B has what A cannot use or leaves.
+    /// A is on one pCPU, limited to a tenth of it; B is there, too; two others may run anywhere: B has what A cannot
+    /// use or leaves.
     #[test]
     fn what_quotas_keep_from_one_or_it_leaves_is_the_others() {
         let tenth = [Quota {
@@ -309,8 +314,8 @@ mod tests {
     }
 
     proptest! {
-        /// Who has less than it could use alone is one of those that fill some pCPUs and may run nowhere else, and no lighter
-        /// one on the same pCPUs has more.
+        /// One that has less than it could use alone is among those that fill some pCPUs and may run nowhere else, and
+        /// no lighter one on the same pCPUs has more.
         #[test]
         fn who_has_less_shares_pcpus_that_are_full(
             each in prop::collection::vec((1u64..10_000, 1u64..1000, 1u32..64), 1..24),

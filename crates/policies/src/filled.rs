@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shares by weight, where each can use no more than so much.
 //!
-//! Each has its part of a time by its weight, or what it has room for if that is less, and what it leaves goes to the
-//! others, by their weights again.
+//! Each gets its part of a time by its weight, or what it has room for if that is less; what it leaves goes to the
+//! others, again by their weights.
 
 use corun_model::Nanos;
 use std::cmp::Ordering;
@@ -11,9 +11,9 @@ use std::cmp::Ordering;
 #[derive(Debug)]
 pub(crate) struct Filled {
     time: Nanos,
-    /// Those first that the least of it fills.
+    /// In the order in which they become full as the time grows.
     each: Vec<Claims>,
-    /// What those before each, and at last all, weigh and have room for.
+    /// For each the sums of weight and room of those before it; at the end the sums of all.
     before: Vec<(u64, Nanos)>,
     /// How many have no more room.
     full: usize,
@@ -30,7 +30,7 @@ struct Claims {
 }
 
 impl Claims {
-    /// Those first that the least of the time fills.
+    /// First the one that is full with the least time.
     fn in_order(&self, other: &Self) -> Ordering {
         let one = u128::from(self.room) * u128::from(other.weight);
         one.cmp(&(u128::from(other.room) * u128::from(self.weight)))
@@ -39,7 +39,7 @@ impl Claims {
 }
 
 impl Filled {
-    /// These in `time`: what each weighs, and what it has room for.
+    /// Divides `time` among these, each given by its weight and what it has room for.
     pub fn of(claims: impl Iterator<Item = (u64, Nanos)>, time: Nanos) -> Self {
         let claims = claims.enumerate();
         let claims = claims.map(|(at, (weight, room))| Claims { at, weight, room });
@@ -69,14 +69,14 @@ impl Filled {
         self.time
     }
 
-    /// What is left for all that have room, and what they weigh; `None`: nobody has.
+    /// What is left for all that still have room, and what they weigh; `None`: none has room.
     pub fn level(&self) -> Option<(Nanos, u64)> {
         let (weight, room) = self.before[self.full];
         let is_open = self.full < self.each.len();
         is_open.then(|| (self.time.saturating_sub(room), self.all() - weight))
     }
 
-    /// Positions here, each with the place of who is there among those that were given.
+    /// The positions in this order, each with the claim's place among those that were given.
     pub fn positions(&self) -> impl Iterator<Item = (usize, usize)> {
         self.each.iter().map(|claims| claims.at).enumerate()
     }
@@ -89,10 +89,10 @@ impl Filled {
         }
     }
 
-    /// What it would have of `time`, no less than there is, with room for `room`, no less than it has.
+    /// What it would get if the time were `time` and its room `room`, neither of them less than now.
     pub fn with(&self, position: usize, time: Nanos, room: Nanos) -> Nanos {
         let own = &self.each[position];
-        // Of the others, in their order.
+        // Counts the others only, in their order.
         let gone = |count: usize| {
             let past = usize::from(count > position);
             let (weight, room) = self.before[count + past];
@@ -121,7 +121,8 @@ impl Filled {
         self.part(position, time, gone(least)).min(room)
     }
 
-    /// The part of `time` of the one at `position` if those that weigh and have room for `gone` are full.
+    /// The part of `time` that goes to the one at `position` if others are full, whose weight and room together are
+    /// `gone`.
     fn part(&self, position: usize, time: Nanos, gone: (u64, Nanos)) -> Nanos {
         let weight = self.all() - gone.0;
         let left = time.saturating_sub(gone.1);

@@ -58,8 +58,8 @@ pub trait Policy: Send {
 
     /// What happened in the last period → what should hold in the next one.
     ///
-    /// The policy states all it wants, each time; the code that carries the plan out finds out what
-    /// holds already. So a VM gets its due whenever it appears, and nothing is lost if a plan is.
+    /// The policy states all it wants, each time; the code that carries the plan out finds out what holds already. So a
+    /// VM gets its due whenever it appears, and if a plan is lost, the next one makes up for it.
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
 
     /// Does it look at [`corun_model::Signals`]? If not, they need not be counted.
@@ -67,7 +67,7 @@ pub trait Policy: Send {
         false
     }
 
-    /// Does it look at [`corun_model::Signals::cycles`], and what are they to be divided by? They are counted
+    /// Does it look at [`corun_model::Signals::cycles`], and by which events are these to be divided? They are counted
     /// at every switch of every pCPU.
     fn wants_cycles(&self) -> Option<pmu::Choice> {
         None
@@ -78,7 +78,7 @@ pub trait Policy: Send {
         Status::default()
     }
 
-    /// What it takes a vCPU to be, by name, if it has types.
+    /// The type that it takes a vCPU to be, by name, if it has types.
     fn recognised(&self, task: corun_model::TaskId) -> Option<&'static str> {
         let _ = task;
         None

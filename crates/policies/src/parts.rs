@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The parts that cpusets divide a host into.
 //!
-//! What overlaps is one part, so that nothing of a part may use a pCPU of another.
+//! Cpusets that overlap belong to one part, so that nothing in one part may use a pCPU of another.
 
 use corun_model::PcpuSet;
 
-/// A part: those, by their places, whose pCPUs no other may use.
+/// A part: its members, by their places, whose pCPUs nothing outside it may use.
 pub(crate) struct Part {
     pub members: Vec<usize>,
     pub pcpus: PcpuSet,
 }
 
 impl Part {
-    /// These pCPUs, and nobody yet.
+    /// These pCPUs, without members yet.
     pub fn of(pcpus: PcpuSet) -> Self {
         let members = Vec::new();
         Self { members, pcpus }
     }
 }
 
-/// The parts of a host where these pCPUs are `allowed`, each set to a VM or to a vCPU; those first that have the lowest
-/// pCPUs.
+/// The parts of a host, where `allowed` has the pCPUs of each VM, or of each vCPU; parts with the lowest pCPUs come
+/// first.
 pub(crate) fn parts<'a>(allowed: impl Iterator<Item = &'a PcpuSet>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (at, allowed) in allowed.enumerate() {

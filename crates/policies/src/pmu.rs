@@ -2,10 +2,10 @@
 //! Which events of a performance monitoring unit (PMU) tell how cycles divide into work, waiting and misses.
 //! Policies that pair vCPUs on a core want to see that of each of them (vSMT-IO, dissertation §3.4.3).
 //!
-//! Three are counted: all cycles, those in which a thread stalls for any reason, and those in which it
-//! stalls on misses. What is no stall is base (B), what stalls on misses is M, what stalls otherwise W.
-//! Processors differ in all three, so an event is named as the kernel's `perf_event_open()` takes it: by a
-//! type and a number, or by the kernel's generic names. It is data here; `corun host` opens them.
+//! Three are counted: all cycles, those in which a thread stalls for any reason, and those in which it stalls on
+//! misses. Cycles without a stall are base (B), stalls on misses are M, other stalls W. Processors differ in all three
+//! events, so an event is named as the kernel's `perf_event_open()` takes it: by a type and a number, or by the
+//! kernel's generic names. Here events are data only; `corun host` opens them.
 
 use std::fmt;
 
@@ -18,21 +18,21 @@ pub struct Event {
     pub config: u64,
 }
 
-/// What divides cycles.
+/// The events that divide cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Events {
     /// All cycles.
     pub cycles: Event,
     /// Of these, those in which nothing went on, for whatever reason.
     pub stalls: Event,
-    /// Of these, those on misses. `None`: they are not told apart, and all stalls count as waiting.
+    /// Of these, stalls on misses. `None`: these are not told apart, and all stalls count as waiting.
     pub misses: Option<Event>,
 }
 
 /// By which events a host is to divide cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// By those that it knows of its processor.
+    /// By those that it knows for its processor.
     OfHost,
     /// By these.
     These(Events),
@@ -51,7 +51,7 @@ pub const HARDWARE: u32 = 0;
 pub const SOFTWARE: u32 = 1;
 /// `PERF_TYPE_RAW`.
 const RAW: u32 = 4;
-/// Types that count no time of a processor: `PERF_TYPE_TRACEPOINT`, `PERF_TYPE_BREAKPOINT`.
+/// Types that do not count a processor's time: `PERF_TYPE_TRACEPOINT`, `PERF_TYPE_BREAKPOINT`.
 const NO_TIME: [u32; 2] = [2, 5];
 
 /// `enum perf_hw_id`, as `perf list` writes it.
@@ -84,7 +84,7 @@ const OF_SOFTWARE: [(&str, u64); 11] = [
 ];
 
 impl Event {
-    /// One of the kernel's generic ones: `PERF_COUNT_HW_CPU_CYCLES`.
+    /// One of the kernel's generic events: `PERF_COUNT_HW_CPU_CYCLES`.
     pub const CYCLES: Self = Self {
         kind: HARDWARE,
         config: 0,
@@ -95,7 +95,7 @@ impl Event {
         config: 8,
     };
 
-    /// An event of the processor's own numbers: `config` as `perf stat -e rNNN` takes it.
+    /// An event by the processor's own number: `config` as `perf stat -e rNNN` takes it.
     pub const fn raw(config: u64) -> Self {
         Self { kind: RAW, config }
     }
@@ -144,7 +144,7 @@ impl fmt::Display for Event {
 }
 
 impl Events {
-    /// Those that there are, with what they count.
+    /// The events, each with what it counts.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, Event)> {
         let misses = self.misses.map(|event| ("misses", event));
         [("cycles", self.cycles), ("stalls", self.stalls)]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shares by weight within quotas.
 //!
-//! Who is limited by a quota (`cpu.max`) together with others is one with them for the rest: they weigh what they do together,
-//! can use no more than the quota, and share what they have of it by their weights. So it is level by level, as
-//! cgroups are. What a quota keeps from them goes to the rest, by weight.
+//! Those that one quota (`cpu.max`) limits together count as one against the rest: with the sum of their weights, able
+//! to use no more than the quota, and sharing what they get by their weights. This is done level by level, as cgroups
+//! are nested. What a quota keeps from them goes to the rest, by weight.
 //!
 //! Where cpusets divide a host and a quota holds in several parts, each has its part of it by what wants to run there.
-//! Bursts do not count, which are nothing in the long run; nor does what else than VMs is in a cgroup, which is not known.
+//! Bursts do not count, since they are nothing in the long run; nor do a cgroup's members other than VMs, since they
+//! are not known.
 
 use crate::filled::{Filled, scaled};
 use corun_model::time::SEC;
@@ -20,7 +21,7 @@ pub(crate) struct Claim<'a> {
     pub weight: u64,
     /// What it can use at most.
     pub most: Nanos,
-    /// What it is given at most, if it leaves the rest to all.
+    /// The most that it is given; what it could use beyond that is left to all.
     pub limit: Nanos,
     /// The quotas that hold for it, the outermost first.
     pub quotas: &'a [Quota],
@@ -32,12 +33,12 @@ impl Claim<'_> {
     }
 }
 
-/// What each quota limits that holds in more than one part of a host: their weight together.
+/// For each quota that holds in more than one part of a host, the sum of the weights that it limits.
 #[derive(Debug, Default)]
 pub(crate) struct Whole(BTreeMap<u64, u64>);
 
 impl Whole {
-    /// Of these, what each weighs and its quotas, which are in so many parts.
+    /// Sums up `all`, each given as weight and quotas, which are in this many parts of a host.
     pub fn of<'a>(all: impl Iterator<Item = (u64, &'a [Quota])>, parts: usize) -> Self {
         let mut whole = BTreeMap::new();
         if parts > 1 {
@@ -60,8 +61,8 @@ impl Whole {
     }
 }
 
-/// What each of these has of `time`, which is what their pCPUs have in `period`. One that leaves time to all has what it would
-/// if it used that itself.
+/// What each of these gets of `time`, which is what their pCPUs have in `period`. One that leaves time to all has what
+/// it would if it used that itself.
 pub(crate) fn shares(
     claims: &[Claim<'_>],
     time: Nanos,
@@ -79,8 +80,9 @@ pub(crate) fn shares(
     shares
 }
 
-/// What each of so many could use at most of a period, for their quotas: what it `claimed` and what the claims of those that it
-/// shares them with leave. [`Nanos::MAX`] stands for a claim that is not known, to all that there is.
+/// The most that each of so many could use of a period under their quotas: what it `claimed`, plus what all claims
+/// under the same quotas leave of these. [`Nanos::MAX`] as a claim means that it is not known, so that nothing counts
+/// as left; as a result, that no quota holds.
 pub(crate) fn left<'a>(
     count: usize,
     quotas: impl Fn(usize) -> &'a [Quota],
@@ -98,7 +100,7 @@ pub(crate) fn left<'a>(
     let spare = |quota: &Quota| {
         let time = scaled(quota.time, period, SEC);
         let sum = sums.get(&quota.of).copied().unwrap_or(0);
-        // As little as that is rounding.
+        // Anything as small as that is rounding.
         Some(time.saturating_sub(sum)).filter(|spare| *spare > time / 1000)
     };
     let left = |at: usize| {
@@ -115,7 +117,7 @@ struct Grouping<'a> {
     whole: &'a Whole,
 }
 
-/// One, or all that share a quota.
+/// A single claim, or all that share a quota.
 enum Member {
     One(usize),
     Group(Group),
@@ -125,7 +127,7 @@ enum Member {
 struct Group {
     members: Vec<Member>,
     weight: u64,
-    /// What they have room for without it.
+    /// What they would have room for without the quota.
     sum: Nanos,
     quota: Nanos,
 }
@@ -136,7 +138,7 @@ impl Group {
     }
 }
 
-/// A group among those that it shares a time with.
+/// A group, among those with which it shares a time.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     filled: &'a Filled,
@@ -248,7 +250,7 @@ mod tests {
         Quota { of, time }
     }
 
-    /// Who could use `most` hundredths of a pCPU.
+    /// A claim that could use `most` hundredths of a pCPU.
     fn claim(weight: u64, most: Nanos, quotas: &[Quota]) -> Claim<'_> {
         Claim {
             weight,
@@ -326,11 +328,11 @@ mod tests {
         let of = |claimed: [Nanos; 4]| left(4, |at| quotas[at], |at| claimed[at], PERIOD);
         assert_eq!(of([60, 10, 500, 0]), [90, 30, Nanos::MAX, 30]);
         assert_eq!(of([60, 30, 0, 10]), [60, 30, Nanos::MAX, 10]);
-        // Of one that is not known nobody knows what it leaves.
+        // What a claim that is not known leaves is not known either.
         assert_eq!(of([60, 10, 0, Nanos::MAX])[..3], [60, 10, Nanos::MAX]);
     }
 
-    /// As it is defined: time by weight, whoever is full drops out, and again.
+    /// As defined: time is divided by weight, those that are full drop out, and again.
     fn filled(claims: &[(u64, f64)], time: f64) -> Vec<f64> {
         let mut shares = vec![None; claims.len()];
         loop {
@@ -396,7 +398,7 @@ mod tests {
         shares
     }
 
-    /// Which of two quotas around, and of two within that, holds; each may not.
+    /// Which of two outer quotas holds, if any, and which of two inner ones.
     type Path = (Option<u64>, Option<u64>);
 
     fn path((outer, inner): Path, sizes: &[u64]) -> Vec<Quota> {
@@ -428,8 +430,8 @@ mod tests {
     }
 
     proptest! {
-        /// All that can be used is shared, nobody has more than it can use nor those in a quota more than that, and of two that
-        /// could use more under the same quotas the heavier one has more.
+        /// All that can be used is shared; none has more than it can use, and those under a quota have no more than the
+        /// quota; and of two that could use more under the same quotas, the heavier one has more.
         #[test]
         fn as_much_as_there_is_within_quotas_and_by_weight(all in any_claims(), pcpus in 1u64..32) {
             let (claims, time) = (claims(&all, false), pcpus * PERIOD);

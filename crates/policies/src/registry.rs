@@ -9,19 +9,19 @@ use crate::{
 };
 use corun_model::Parameter;
 
-/// How far a policy goes beyond fair order: the less, the less can go wrong. Of policies that do as much good,
-/// hosts are advised to take the one that goes least far.
+/// How far a policy goes beyond fair order: the less, the less can go wrong. Of policies that help equally, hosts are
+/// advised to take the one that goes least far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// It is fair order.
     Nothing,
-    /// It says where vCPUs wait, or for how long they run.
+    /// It decides where vCPUs wait, or for how long they run.
     Places,
     /// It binds them to pCPUs.
     Binds,
-    /// It says who runs next, or how much.
+    /// It decides which vCPU runs next, or how much a vCPU runs.
     Orders,
-    /// It keeps vCPUs from running that could.
+    /// It keeps vCPUs from running although they could.
     Stops,
 }
 
@@ -34,13 +34,13 @@ pub struct PolicyInfo {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// How many hardware threads the cores have that it schedules; on others it is plain fair order. 1: any.
+    /// It schedules cores with this many hardware threads, and is plain fair order on others. 1: on any.
     pub threads: u32,
     /// How far it goes beyond fair order.
     pub reach: Reach,
-    /// What can be set of it (`[policy.NAME]` in a scenario), with defaults and sources.
+    /// Its parameters (`[policy.NAME]` in a scenario), with defaults and sources.
     pub parameters: fn() -> Vec<Parameter>,
-    /// Makes one, of these settings.
+    /// Makes one with these settings.
     pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
@@ -210,8 +210,8 @@ const CALM: PolicyInfo = PolicyInfo {
     make: |_| Box::new(Calm),
 };
 
-/// Policies to learn from (docs/write-a-policy.md). They run wherever others do, by their names, but are
-/// not among those that hosts are advised and papers are compared with.
+/// Policies to learn from (docs/write-a-policy.md). They run by name wherever others do, but hosts are not advised to
+/// use them, nor are papers compared with them.
 static EXAMPLES: &[PolicyInfo] = &[CALM];
 
 /// All published policies, the baseline first.
@@ -219,7 +219,7 @@ pub fn all() -> &'static [PolicyInfo] {
     &ALL
 }
 
-/// All that run by their names: the published ones, and then the examples.
+/// All that run by name: the published ones, then the examples.
 pub fn known() -> impl Iterator<Item = &'static PolicyInfo> {
     ALL.iter().chain(EXAMPLES)
 }
@@ -229,12 +229,12 @@ pub fn find(name: &str) -> Option<&'static PolicyInfo> {
     known().find(|policy| policy.name == name)
 }
 
-/// What can be set of them, policy by policy.
+/// Their parameters, policy by policy.
 pub fn parameters() -> Vec<Parameter> {
     known().flat_map(|policy| (policy.parameters)()).collect()
 }
 
-/// What cannot be set of them: assumptions that are the same for all who use them, and those of each policy.
+/// What cannot be set: assumptions that several policies share, and those of each policy.
 pub fn constants() -> Vec<Parameter> {
     [
         crate::weighing::constants(),

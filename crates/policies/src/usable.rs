@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The weights of vCPUs, as far as they can use them.
+//! The weights of vCPUs, limited to what a vCPU can use.
 //!
-//! A vCPU runs on one pCPU at a time. So a weight that stands for more than one pCPU is worth only one, and the
-//! rest goes to the others. A policy that divided vCPUs among pCPUs by the weights as they are set would leave
-//! the pCPUs beside a heavy vCPU with nothing to run.
+//! A vCPU runs on one pCPU at a time. So a weight that stands for more than one pCPU is worth only one, and the rest
+//! goes to the others. A policy that divided vCPUs among pCPUs by the weights as they are set would set pCPUs aside for
+//! a heavy vCPU that it cannot use, and these would have nothing to run.
 
 use crate::weighing::PARTS;
 use corun_model::{TaskSeen, VmSeen};
 
-/// What a VM weighs against all others, in parts of which a weight of 1 has so many that it is still something among
-/// 512 vCPUs; `None`: nothing but what its vCPUs do.
+/// What a VM weighs against all others, in parts so small that a weight of 1 is still something if it is divided among
+/// 512 vCPUs; `None`: it has no weight but those of its vCPUs.
 pub(crate) fn of_vm(vm: &VmSeen) -> Option<u64> {
     vm.effective
         .or_else(|| vm.weight.map(|weight| u64::from(weight) * PARTS))
@@ -27,7 +27,8 @@ pub(crate) fn weights(vm: &VmSeen) -> impl Iterator<Item = u64> {
     (vm.vcpus.iter()).map(move |vcpu| (weight * own(vcpu) / all).max(1))
 }
 
-/// The same where a VM's weight is divided among those vCPUs only that want to run, if there are any: `want` tells of each.
+/// The same where a VM's weight is divided only among the vCPUs that want to run, if there are any: `want` says so of
+/// each.
 pub(crate) fn weights_of_wanting<'a>(
     vm: &'a VmSeen,
     want: &'a [bool],
@@ -50,8 +51,8 @@ pub(crate) fn weights_of_wanting<'a>(
     (vm.vcpus.iter()).map(move |vcpu| (weight * own(vcpu) / all).max(1))
 }
 
-/// The most that one of these weights is worth on this number of pCPUs: a pCPU's part of the
-/// weights when none counts for more than that; at least 1.
+/// The most that one of these weights is worth on this number of pCPUs: one pCPU's part of the sum of the weights,
+/// where none counts for more than that; at least 1.
 pub(crate) fn most(weights: impl Iterator<Item = u64>, pcpus: u32) -> u64 {
     let mut falling: Vec<u64> = weights.collect();
     falling.sort_unstable_by(|one, other| other.cmp(one));
@@ -66,7 +67,7 @@ pub(crate) fn most(weights: impl Iterator<Item = u64>, pcpus: u32) -> u64 {
         pcpus -= 1;
         rest -= u128::from(weight);
     }
-    // A pCPU for each: they count alike.
+    // There is a pCPU for each: they count alike.
     falling.last().map_or(1, |&least| least.max(1))
 }
 

@@ -4,14 +4,14 @@
 //! VMs have vCPUs that their guests do not use. A policy that divided a host by the number of vCPUs would leave parts of
 //! it to those, while others share the rest. The kernel's load balancing goes by what is runnable, too.
 //!
-//! What counts is the mean over four periods or so, which fades: one that begins to compute counts from the next decision
+//! What counts is a fading mean over four periods or so: a vCPU that begins to compute counts from the next decision
 //! on, one that wakes up for a moment now and then does not, and one that computes now and then does not come and go.
 
 use corun_model::{Nanos, Parameter, Value};
 
 /// All of a period.
 pub(crate) const FULL: u32 = 10_000;
-/// From this mean on it wants to run, in ten-thousandths: a twentieth of a pCPU.
+/// From this mean on a vCPU wants to run, in ten-thousandths: a twentieth of a pCPU.
 const BEGINS: u32 = FULL / 20;
 /// Below this it does not any more.
 const ENDS: u32 = FULL / 50;
@@ -38,7 +38,7 @@ pub(crate) fn constants() -> Vec<Parameter> {
     ]
 }
 
-/// Whether a vCPU wants to run. One of which nothing has been seen does.
+/// Whether a vCPU wants to run. One that has not been seen yet does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanting {
     mean: u32,
@@ -69,7 +69,7 @@ impl Wanting {
     }
 }
 
-/// Which part that was, if it was `wanted` of `all`, ns. For each vCPU in each period: without a long division.
+/// The part of `all` that `wanted` is, both in ns. Called for each vCPU in each period: without a long division.
 pub(crate) fn part(wanted: Nanos, all: Nanos) -> u32 {
     let one = (all / u64::from(FULL)).max(1);
     (wanted / one).min(u64::from(FULL)) as u32
@@ -79,7 +79,7 @@ pub(crate) fn part(wanted: Nanos, all: Nanos) -> u32 {
 mod tests {
     use super::*;
 
-    /// Whether one counts after each of these periods, in per cent.
+    /// Whether a vCPU counts after each of these periods, in per cent.
     fn counts(periods: impl IntoIterator<Item = u32>) -> Vec<bool> {
         let mut it = Wanting::default();
         let after = |percent: u32| {
@@ -121,7 +121,7 @@ mod tests {
         assert!(wakes[10..].iter().all(|counts| !counts));
         let sleeps = counts((0..100).map(|at| if at % 10 == 0 { 100 } else { 0 }));
         assert!(sleeps.iter().all(|counts| *counts));
-        // Nor does a little load: who counted still does, and who did not does not.
+        // Nor does a little load: a vCPU that counted still does, and one that did not still does not.
         assert!(counts([3; 50]).iter().all(|counts| *counts));
         let little = counts([[0; 10].as_slice(), &[4; 50]].concat());
         assert!(little[10..].iter().all(|counts| !counts));

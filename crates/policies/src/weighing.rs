@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What VMs weigh against all others, with the cgroups around theirs.
+//! What VMs weigh against each other, with the cgroups that enclose them taken into account.
 //!
 //! A cgroup divides what it has among its members by their weights, level by level. So two VMs of weight 100 are not
 //! alike if one is in a slice of weight 10, and a policy that divides a host among VMs has to know. A VM weighs what
 //! the outermost cgroup around it does, times its part of that at each level further in.
 //!
-//! As in the dispatcher (dispatcher/group.h) those have a part that want to run. Here that is who wanted to within the last
-//! second: policies move vCPUs by weights, and should not do so each time that a VM pauses. Left out: members that
-//! are no VMs, of which policies see nothing, and that a VM may be unable to use its part.
+//! As in the dispatcher (dispatcher/group.h), members that want to run have a part. Here these are the VMs that wanted
+//! to run within the last second: policies move vCPUs by weights, and should not do so each time that a VM pauses. Left
+//! out: members that are not VMs, which policies do not see, and that a VM may be unable to use its part.
 
 use corun_model::time::SEC;
 use corun_model::{Nanos, Parameter, Quota, Snapshot, Value, VmId, VmSeen};
@@ -22,11 +22,11 @@ pub const IDLE: u64 = 3 * 100 * PARTS / 1024;
 /// For how long a VM counts after it wanted to run last (chosen).
 const PAUSE: Nanos = SEC;
 
-/// A VM whose vCPUs each want to run for less than one in this many parts of a period does not (chosen: a guest's kernel
-/// does something now and then, even if nobody uses it).
+/// A VM does not count as wanting to run if each of its vCPUs wants to for less than one in this many parts of a period
+/// (chosen: a guest's kernel does something now and then, even if nobody uses it).
 const LITTLE: u64 = 32;
 
-/// Who counts when a host is divided, for all policies that divide it.
+/// Which VMs count when a host is divided, for all policies that divide it.
 pub(crate) fn constants() -> Vec<Parameter> {
     vec![
         Parameter::fixed(
@@ -47,7 +47,7 @@ pub(crate) fn constants() -> Vec<Parameter> {
 /// A cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Which one; no other has the same.
+    /// Its id, which no other cgroup has.
     pub id: u64,
     /// What it weighs in its own, in [`PARTS`]; above 0.
     pub weight: u64,
@@ -56,19 +56,19 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// So much pCPU time in each `period`, both above 0, is how much in a second?
+    /// How much in a second is this pCPU `time` in each `period`? Both are above 0.
     pub fn per_second(time: Nanos, period: Nanos) -> Nanos {
         let time = u128::from(time) * u128::from(SEC) / u128::from(period.max(1));
         u64::try_from(time).unwrap_or(u64::MAX).max(1)
     }
 }
 
-/// Where a VM is among the cgroups.
+/// Where a VM is in the tree of cgroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The cgroups around it except for the root, the outermost first.
     pub around: Vec<Cgroup>,
-    /// Has it the last of these to itself? Else its vCPUs are that one's members, beside others.
+    /// Has the VM the innermost of these to itself? If not, its vCPUs are members of that one, beside others.
     pub own: bool,
 }
 
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-/// Says of each VM which quotas hold for it, by its place.
+/// Notes for each VM which quotas hold for it, by its place.
 pub fn limit<'a>(seen: &mut Snapshot, place: &dyn Fn(VmId) -> Option<&'a Place>) {
     for vm in seen.vms.iter_mut().chain(&mut seen.others) {
         vm.quotas.clear();
@@ -106,11 +106,11 @@ struct Member {
     vm: VmId,
     /// When it wanted to run last.
     wanted: Nanos,
-    /// What divides the host's time on the way to it, the outermost first; empty: nothing does that is known.
+    /// What divides the host's time on the way down to it, the outermost first; empty: nothing that is known.
     path: Vec<Cgroup>,
 }
 
-/// Who shares what within cgroups.
+/// Which members share what within cgroups.
 #[derive(Default)]
 struct Shares {
     /// Members that want to run.
@@ -120,7 +120,7 @@ struct Shares {
 }
 
 impl Weighing {
-    /// Says of each VM what it weighs and which quotas hold for it, by its place.
+    /// Notes for each VM what it weighs and which quotas hold for it, by its place.
     pub fn weigh<'a>(&mut self, seen: &mut Snapshot, place: &dyn Fn(VmId) -> Option<&'a Place>) {
         self.update_members(seen);
         limit(seen, place);
@@ -140,7 +140,7 @@ impl Weighing {
         }
     }
 
-    /// VMs come and go. Who is new counts at first.
+    /// VMs come and go. A new VM counts as wanting to run at first.
     fn update_members(&mut self, seen: &Snapshot) {
         let here = || seen.all().map(|vm| vm.vm);
         if self.members.iter().map(|member| member.vm).eq(here()) {
@@ -160,7 +160,7 @@ impl Weighing {
 }
 
 impl Member {
-    /// Where it has no cgroup to itself, its vCPUs together are a member of the innermost one.
+    /// Where the VM has no cgroup to itself, its vCPUs together are a member of the innermost one.
     fn set_path(&mut self, vm: &VmSeen, place: Option<&Place>) {
         self.path.clear();
         let Some(place) = place else {
@@ -190,13 +190,13 @@ impl Shares {
         }
     }
 
-    /// What one with this path weighs.
+    /// What a VM with this path weighs.
     fn weight(&self, path: &[Cgroup]) -> Option<u64> {
         let mut weight = path.first()?.weight;
         for pair in path.windows(2) {
             let (around, member) = (pair[0], pair[1]);
             let others = self.sums.get(&around.id).copied().unwrap_or(0);
-            // One that sleeps is weighed as if it did not.
+            // A VM that sleeps is weighed as if it did not.
             let own = u64::from(!self.wanting.contains(&member.id)) * member.weight;
             weight = weight * member.weight / (others + own).max(1);
         }
@@ -233,8 +233,8 @@ mod tests {
         }
     }
 
-    /// What VMs of these sizes weigh, of which each wants to run that does not sleep: after a time in which all did,
-    /// and `pause` after that.
+    /// What VMs in these places weigh if those that are not in `sleeps` want to run: `pause` after a time in which all
+    /// did.
     fn weighed(places: &[Place], sleeps: &[usize], pause: Nanos) -> Vec<Option<u64>> {
         let mut weighing = Weighing::default();
         let mut weighs = |now: Nanos, sleeps: &[usize]| -> Vec<Option<u64>> {
@@ -271,7 +271,7 @@ mod tests {
             None,
         ];
         assert_eq!(weighed(&places, &[], 0), all);
-        // Who pauses counts for a second more, then its part is the others'; it is weighed as if it were back.
+        // A VM that pauses counts for a second more, then its part is the others'; it is weighed as if it were back.
         assert_eq!(weighed(&places, &[0], SEC - 1), all);
         let paused = [
             Some(25_000),

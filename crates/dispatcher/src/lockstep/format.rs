@@ -44,7 +44,7 @@ pub struct Record {
     pub cpu: i32,
     /// The task's id; 0 if it concerns none.
     pub task: u32,
-    /// The how-manieth callback for this task, from 1.
+    /// The number of this callback among those for this task, from 1.
     pub seq: u64,
     /// The callback's argument.
     pub arg: u64,
@@ -79,7 +79,7 @@ pub enum FormatError {
     /// It ends before the first record could come.
     #[error("the file was cut short within its first {0} bytes, which say what host it is of")]
     Short(usize),
-    /// It begins otherwise.
+    /// It does not begin as a recording does.
     #[error(
         "not a lockstep recording: it begins with \"{}\", expected \"CORUNLK1\" \
          (made by: corun host --record FILE)",
@@ -91,14 +91,14 @@ pub enum FormatError {
         "version {0} of the format, this corun reads version 1: use the corun that recorded it"
     )]
     Version(u32),
-    /// Knobs of another size.
+    /// Its knobs have another size.
     #[error("the knobs take {0} bytes, this dispatcher's take {KNOBS}: another corun recorded it")]
     Knobs(u32),
     /// A host larger than the dispatcher's tables: every callback would walk over pCPUs that cannot
     /// be.
     #[error("the knobs say {0} pCPUs, at most {max} are supported", max = corun_model::Topology::MAX_PCPUS)]
     Pcpus(u32),
-    /// A record that cannot be.
+    /// A record whose length is impossible.
     #[error("record {index} has a length of {length} bytes, accepted are {HEAD} to {LONGEST}")]
     Length {
         /// Which record, from 0.
@@ -264,7 +264,7 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         online: PcpuSet::from_words(std::array::from_fn(|at| word(5 + at))),
         pcpus: u32_at(bytes, 104),
         placement: u32_at(bytes, 108),
-        // Two halves each; in older files a word, of which the upper half was never used.
+        // Two halves each; in older files one word, whose upper half was never used.
         slice_timer: u32_at(bytes, 112) as u16,
         groups: (u32_at(bytes, 112) >> 16) as u16,
         gangs: u32_at(bytes, 116) as u16,

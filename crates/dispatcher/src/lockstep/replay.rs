@@ -69,9 +69,8 @@ pub struct Outcome {
     pub by_op: Vec<(&'static str, u64)>,
     /// Tasks seen.
     pub tasks: usize,
-    /// The same by policy, in the order in which they were in force; empty if the recording does not
-    /// say. A change shows in the recording a moment late: some callbacks count with the policy
-    /// before.
+    /// The same by policy, in the order in which policies were in force; empty if the recording does not say. A change
+    /// shows in the recording a moment late: some callbacks count for the policy before.
     pub by_policy: Vec<UnderPolicy>,
     /// Callbacks left out because an earlier one of their task is missing, or they were cut.
     pub skipped: u64,
@@ -105,7 +104,7 @@ impl Tape {
         self.differs.get_or_insert((self.at, kernel, native));
     }
 
-    /// After the callback: whatever is left over is a difference, too.
+    /// After the callback: entries that are left over are a difference, too.
     fn rest(&mut self) -> Option<(usize, Option<Entry>, Option<Entry>)> {
         if self.at < self.entries.len() {
             self.differ(None);
@@ -150,7 +149,7 @@ impl Services for Tape {
         next.filter(|_| self.differs.is_none()).map(|_| self.other)
     }
 
-    // What these return is an input: the tap replaces it.
+    // What these return is an input, which the tap replaces.
     fn claim_idle(&mut self, _cpu: u32) -> bool {
         false
     }
@@ -168,7 +167,7 @@ impl Services for Tape {
         false
     }
 
-    // What these are asked was compared at the tap.
+    // What these are asked to do was compared at the tap.
     fn insert(&mut self, _task: usize, _queue: u64, _slice: Nanos, _vtime: u64) {}
     fn insert_next(&mut self, _task: usize, _cpu: u32, _slice: Nanos) {}
     fn insert_local(&mut self, _task: usize, _slice: Nanos) {}
@@ -287,7 +286,8 @@ fn inputs(record: &Record) -> u64 {
         .count() as u64
 }
 
-/// The record's task, with its number checked; the stand-in for none. `None`: one is missing.
+/// The record's task, with its number checked, or the stand-in if it has none. `None`: an earlier record of the task is
+/// missing.
 fn task_of(
     native: &mut Native<Tape>,
     tasks: &mut HashMap<u32, (usize, u64)>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The callbacks, as a host makes them: what becomes of a task, and which pCPU needs one.
+//! The callbacks, as a host makes them: what happens to a task, and which pCPU needs one.
 
 use super::builds::{Callbacks, PLAIN, TAPPED, UNTAPPED};
 use super::context::Inner;
@@ -65,8 +65,7 @@ impl<S: Services> Native<S> {
         self.inner.context.current = self.inner.pointer_or_null(current);
     }
 
-    /// `task`, which may run on one pCPU only, so that nobody is asked where it should go, wakes on
-    /// `cpu`, where `current` runs.
+    /// `task` wakes on `cpu`, where `current` runs; it may run on one pCPU only, so that select_cpu is not called.
     pub fn enqueue_woken(&mut self, now: Nanos, cpu: u32, task: usize, current: Option<usize>) {
         self.begin_beside(current);
         self.enqueue(now, cpu, task);
@@ -106,7 +105,7 @@ impl<S: Services> Native<S> {
         });
     }
 
-    /// `task`, running on `cpu`, lets others go first: `to`, which waits, or anybody. False: it goes on.
+    /// `task`, running on `cpu`, lets others go first: `to`, which waits, or any task. False: it goes on.
     pub fn yields(&mut self, now: Nanos, cpu: u32, task: usize, to: Option<usize>) -> bool {
         let to = self.inner.pointer_or_null(to);
         // SAFETY: `p` is a live task of this context, `to` is null or another one.
@@ -140,7 +139,7 @@ impl<S: Services> Native<S> {
         });
     }
 
-    /// A sibling waits for the ready `task` to flush its TLB. Kernels do not tell of it.
+    /// A sibling waits for the ready `task` to flush its TLB. Kernels have no such callback.
     pub fn flush_ipi(&mut self, now: Nanos, cpu: u32, task: usize) {
         // SAFETY: `p` is a live task of this context.
         self.call(Callback::FlushIpi, now, cpu, task, |p| unsafe {
@@ -148,7 +147,7 @@ impl<S: Services> Native<S> {
         });
     }
 
-    /// The same in the midst of a callback on this thread: on another CPU, as it were.
+    /// The same during a callback on this thread: on another CPU, as it were.
     ///
     /// # Safety
     /// `task` must be a live task of the dispatcher whose callback it is.

@@ -42,7 +42,7 @@ impl<S: Services> Native<S> {
         self.inner.context.knobs.cores = 0;
     }
 
-    /// As if there had been so many time slots (`gang_strict.h`), which takes months: for tests.
+    /// As if there had been this many time slots (`gang_strict.h`), which takes months: for tests.
     pub fn slots_have_been(&mut self, number: u32) {
         let slots = &mut self.inner.context.slots;
         (slots.number, slots.round) = (number, number);

@@ -100,7 +100,7 @@ impl<S> Inner<S> {
 }
 
 impl<S: Services> Inner<S> {
-    /// The tables of a host of which nothing has been said yet, each pCPU idle, and the context that leads C to them.
+    /// The tables of a host for which nothing has been set yet, each pCPU idle, and the context that leads C to them.
     pub(super) fn new(knobs: Knobs, services: S) -> Box<Self> {
         let idle = CpuCtx {
             idle: 1,
@@ -148,8 +148,8 @@ impl<S: Services> Inner<S> {
     }
 }
 
-/// The table of VMs, nobody in it. Two megabytes of which most hosts use little: memory that the
-/// system hands out as zeros costs nothing until somebody looks at it.
+/// The table of VMs, empty. It has two megabytes, of which most hosts use little: memory that the system hands out as
+/// zeros costs nothing until it is touched.
 fn no_vms() -> Box<[VmCtx]> {
     let layout = Layout::new::<[VmCtx; MAX_VMS]>();
     // SAFETY: the layout has a size above 0. A `VmCtx` is numbers, so all zeros are one.

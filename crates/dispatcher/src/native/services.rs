@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the dispatcher asks of the host that it works for, and the words for it.
+//! What the dispatcher asks of the host that it works for, and the types for that.
 //!
 //! In the kernel these are kfuncs and BPF helpers; here a host implements [`Services`]: the simulator's
 //! sched_ext model, the replay of a recording, or a test.
@@ -18,7 +18,7 @@ pub enum Kick {
 /// `IN_MICRO` and others: kinds that are recorded only where they are not 0.
 const NOT_0: [u32; 6] = [24, 26, 27, 28, 29, 30];
 
-/// Is a value of this kind one that passes the tap? Some inputs do only where they are not 0.
+/// Does a value of this kind pass the tap? Some inputs do only where they are not 0.
 pub fn passes(kind: u32, value: u64) -> bool {
     value != 0 || !NOT_0.contains(&kind)
 }
@@ -37,7 +37,7 @@ pub enum Build {
 /// What the dispatcher is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Callback {
-    /// A task wakes: it is to be said which pCPU it should go to.
+    /// A task wakes: to which pCPU should it go?
     SelectCpu,
     /// A task is ready and must be queued.
     Enqueue,
@@ -108,8 +108,8 @@ pub trait Services {
     fn kick(&mut self, cpu: u32, how: Kick);
     /// The running task keeps its pCPU for another slice.
     fn set_slice(&mut self, task: usize, slice: Nanos);
-    /// Calls [`Native::timer`] for the pCPU `timer` after `delay`; from [`MAX_PCPUS`] on
-    /// [`Native::release`], for the pCPU that is so much less.
+    /// Calls [`Native::timer`] for the pCPU `timer` after `delay`; from [`MAX_PCPUS`] on calls [`Native::release`], for
+    /// pCPU `timer` - [`MAX_PCPUS`].
     ///
     /// [`Native::timer`]: super::Native::timer
     /// [`Native::release`]: super::Native::release

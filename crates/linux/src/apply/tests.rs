@@ -28,7 +28,7 @@ struct Fake {
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
     fails_at: Cell<Option<usize>>,
-    /// Nothing can be said of this thread.
+    /// Nothing can be set for this thread.
     refuses: Cell<Option<i32>>,
 }
 
@@ -46,8 +46,8 @@ impl Fake {
         }
     }
 
-    /// What the dispatcher finds, vCPU by vCPU: descriptors have no order, other tests open and close
-    /// some meanwhile. What is as if nothing had been said is left out.
+    /// What the dispatcher finds, vCPU by vCPU: descriptors have no order, other tests open and close some meanwhile.
+    /// Entries with defaults only are left out.
     fn state(&self, list: &[Vm]) -> State {
         let told = self.tasks.borrow();
         let threads = list.iter().flat_map(|vm| {
@@ -325,7 +325,7 @@ fn a_vcpu_that_cannot_be_told_is_told_later_and_all_others_at_once() {
     assert_eq!(fake.told.borrow().note(&list), None);
 }
 
-/// What another policy had wanted is owed to nobody.
+/// What another policy had wanted does not bind this one.
 #[test]
 fn what_a_vcpu_is_owed_ends_with_the_policy() {
     let (mut list, seen) = host();
@@ -449,8 +449,8 @@ fn only_policies_with_gangs_or_cores_have_them_looked_at() {
     assert_eq!(needed("vsmtio"), parts(false, true, true));
 }
 
-/// A policy that leaves all VMs alone for a while restores the dispatcher's decisions without gangs: it need not
-/// be exchanged for that. One VM that has a gang, mentioned or not, keeps them for all.
+/// When a policy leaves all VMs alone for a while, the dispatcher decides as without gangs again: the policy need not
+/// be exchanged for that. One VM that has a gang, mentioned or not, keeps gangs on for all.
 #[test]
 fn gangs_are_looked_at_while_some_vm_has_one() {
     let (mut list, seen) = host();
@@ -476,7 +476,8 @@ fn gangs_are_looked_at_while_some_vm_has_one() {
     );
 }
 
-/// The dispatcher may decide between any two writes: a vCPU that is in a gang is so from the first to the last.
+/// The dispatcher may decide between any two writes: a vCPU that stays in a gang is in it from the first write to the
+/// last.
 #[test]
 fn parts_are_there_before_the_plan_that_needs_them() {
     let (mut list, seen) = host();
@@ -503,7 +504,7 @@ fn pooled(list: &[Vm], pools: [usize; 2], placement: Placement) -> Plan {
     }
 }
 
-/// What the dispatcher was told of the helpers of a VM.
+/// What was set for the helpers of a VM.
 fn of_helpers(fake: &Fake, vm: &Vm) -> TaskConf {
     let fd = vm.helpers[0].pidfd.as_raw_fd();
     fake.tasks.borrow().get(&fd).copied().unwrap_or_default()
@@ -522,7 +523,7 @@ fn helpers_are_in_the_pool_that_most_of_their_vms_vcpus_are_in() {
         fake.apply(&mut list, &plan, Base::AsTold).unwrap();
         assert_eq!(of_helpers(&fake, &list[0]), in_pool(expected), "{pools:?}");
     }
-    // Of a VM that the plan does not speak of, as of one outside a canary, nothing is said.
+    // For a VM that the plan does not mention, such as one outside a canary, nothing is set.
     assert_eq!(of_helpers(&fake, &list[1]), TaskConf::default());
     // Another policy takes it back.
     fake.apply(&mut list, &Plan::default(), Base::Nothing)

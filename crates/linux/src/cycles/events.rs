@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The events that divide cycles on processors that corun knows: all, stalls, stalls on misses.
+//! The events that divide cycles, on processors that corun knows: all cycles, stalls, stalls on misses.
 //!
 //! *Intel*, Sandy Bridge to Granite Rapids: CYCLE_ACTIVITY.STALLS_TOTAL (0xA3, umask 04, cmask 4; up to
 //! Broadwell CYCLES_NO_EXECUTE or CYCLES_NO_DISPATCH) and .STALLS_L2_MISS (05, cmask 5; up to Haswell
 //! STALLS_L2_PENDING), Software Developer's Manual, volume 3B, "Performance-monitoring events", and the
-//! kernel's tools/perf/pmu-events/arch/x86. Both count cycles in which nothing is executed, the second a
-//! part of the first. RESOURCE_STALLS.ANY (0xA2/01), which the published vSMT-IO code counts, is no whole of
-//! which the other is a part, and Ice Lake and later do not have it.
+//! kernel's tools/perf/pmu-events/arch/x86. Both count cycles in which nothing is executed, the second a part of the
+//! first. RESOURCE_STALLS.ANY (0xA2/01), which the published vSMT-IO code counts, does not include the second as a
+//! part, and Ice Lake and later do not have it.
 //!
 //! *AMD*, Zen 4 and later (the first with `perfmon_v2`): ex_no_retire.all (0xD6, umask 1B) and
 //! .load_not_complete (A2), Processor Programming Reference and the kernel's amdzen4/core.json: cycles in
@@ -46,7 +46,7 @@ const INTEL_PMUS: [&str; 8] = [
     "granite_rapids",
 ];
 
-/// Those of the processor below `root`; whether it has them, shows when they are opened.
+/// The events of the processor described below `root`; whether it has them shows when they are opened.
 pub(crate) fn of_host(root: &Path) -> Events {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let (info, pmu) = (

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How the cycles of vCPUs divide (vSMT-IO, dissertation §3.4.3), counted while their SMT sibling idles or is
-//! held: bpf/cycles.bpf.c takes, at each switch, what the pCPU's counters say, and this opens the counters,
-//! says which threads are vCPUs, and reads the sums.
+//! How the cycles of vCPUs divide (vSMT-IO, dissertation §3.4.3), counted while their SMT sibling idles or is held:
+//! bpf/cycles.bpf.c reads the pCPU's counters at each switch; this opens the counters, says which threads are vCPUs,
+//! and reads the sums.
 //!
-//! The program is loaded when the daemon starts, since later it has no right to load any (confine.rs), and only if
-//! the host's cores have two hardware threads. It is attached, and counters are open, only while the policy in force
+//! The program is loaded when the daemon starts, since later the daemon has no right to load any (confine.rs), and only
+//! if the host's cores have two hardware threads. It is attached, and counters are open, only while the policy in force
 //! needs them; otherwise it costs some ten kilobytes of the kernel's memory, and no time. If the first policy needs
 //! counters, they are opened before the daemon gives up its rights.
 //!
@@ -188,7 +188,7 @@ impl Cycles {
         program.read(key)
     }
 
-    /// What is to be said of it, for people.
+    /// The note about it, for people.
     pub(crate) fn note(&self) -> Option<String> {
         Some(match self.counting.as_ref()? {
             Err(why) => format!("cycles of vCPUs are not counted: {why}"),

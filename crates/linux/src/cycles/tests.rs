@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! With the clock of a pCPU in place of its cycles: that every machine counts.
+//! Uses a pCPU's clock in place of its cycles, since every machine counts that.
 
 use super::*;
 use crate::confine::{Places, confine};
@@ -109,7 +109,7 @@ fn counted(cycles: &mut Cycles, start_off: u64) -> (Option<CyclesSeen>, u64) {
                 start,
             };
             cycles.watch_threads([key].into_iter());
-            // The turn in which it was not watched yet is none that counts.
+            // The turn in which it was not watched yet does not count.
             thread::sleep(Duration::from_millis(2));
             let ran = turns();
             (cycles.read(key), ran)

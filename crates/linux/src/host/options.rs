@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the daemon may be told.
+//! The daemon's options.
 
 use crate::safety::{self, Limits};
 use crate::socket;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct HostOptions {
     /// The policy.
     pub policy: &'static PolicyInfo,
-    /// What it, and each that is put in force later, is made of unless it is told otherwise.
+    /// The settings of it, and of policies put in force later unless others are given.
     pub settings: Settings,
     /// The dispatcher's parameters.
     pub params: DispatcherParams,
@@ -41,7 +41,7 @@ pub struct HostOptions {
     pub halt_poll: Option<Nanos>,
     /// Where statistics go.
     pub out: Box<dyn Write + Send>,
-    /// Where people are told what is worth knowing, a sentence each.
+    /// Where notes for people go, a sentence each.
     pub notes: fn(&str),
 }
 

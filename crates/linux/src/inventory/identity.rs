@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The identity of a VM: its name and UUID, and its manager.
 //!
-//! No manager is called. Names come from the command line (`-name guest=X`, `--id X`), UUIDs from
-//! `-uuid` or SMBIOS there. A manager is known by what it leaves: libvirt by the scope it makes
-//! (`machine-qemu\x2d1\x2dweb.scope`) or the VM's file in /run/libvirt/qemu, Proxmox by
-//! `/etc/pve/qemu-server/<id>.conf`, which also has the name people gave, KubeVirt by the pod's
-//! cgroup, with libvirt's domain `<namespace>_<name>` inside, OpenStack by the names that Nova
-//! gives (`instance-%08x`).
+//! No manager is called. Names come from the command line (`-name guest=X`, `--id X`), UUIDs from `-uuid` or SMBIOS
+//! there. A manager is recognised by its traces: libvirt by the scope it makes (`machine-qemu\x2d1\x2dweb.scope`) or
+//! the VM's file in /run/libvirt/qemu, Proxmox by `/etc/pve/qemu-server/<id>.conf`, which also has the name that people
+//! gave, KubeVirt by the pod's cgroup, with libvirt's domain `<namespace>_<name>` inside, OpenStack by the names that
+//! Nova gives (`instance-%08x`).
 
 use corun_system::procfs;
 use serde::{Deserialize, Serialize};
@@ -93,8 +92,7 @@ pub(crate) fn of(root: &Path, tgid: u32, words: &[String], cgroup: Option<&str>)
     identity
 }
 
-/// The longest name that is shown, characters: longer than any manager's, of which libvirt's are names of files
-/// (assumed).
+/// The longest name that is shown, characters: longer than any manager's; libvirt's are file names (assumed).
 pub(crate) const LONGEST: usize = 512;
 
 /// A name as it may be written to logs, terminals and metrics: the user who starts a VM chooses its

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which VMs run on this host, as far as that can be seen without asking their manager.
 //!
-//! A process with a thread that is named as a vCPU, and with a vCPU of KVM's ([`proof`]), is a VM:
-//! QEMU, cloud-hypervisor, Firecracker and crosvm name them, each in its way ([`role`]). Its other
-//! threads are told apart by their names, too: I/O threads, vhost workers, the emulator's own. Its
-//! identity comes from its command line, its cgroup and what managers leave on disk ([`identity`]).
-//! Everything is read below a root directory, so that it can be tried on trees that tests make.
-//! Processes come and go while one looks: what cannot be read is left out this time.
+//! A process with a thread that is named like a vCPU, and with an open vCPU of KVM ([`proof`]), is a VM: QEMU,
+//! cloud-hypervisor, Firecracker and crosvm name them, each in its way ([`role`]). Its other threads are told apart by
+//! their names, too: I/O threads, vhost workers, the emulator's own. Its identity comes from its command line, its
+//! cgroup and what managers leave on disk ([`identity`]). Everything is read below a root directory, so that it can be
+//! tried on trees that tests make. Processes come and go during a look: what cannot be read is left out this time.
 //!
-//! The dispatcher tells vCPUs by what they do, not by their names (discovery.rs); this is for
-//! commands that look at a host without it: `corun preflight`, `corun top`, `corun metrics`, `corun
-//! host --observe`.
+//! The dispatcher recognises vCPUs by what they do, not by their names (discovery.rs); this is for commands that look
+//! at a host without it: `corun preflight`, `corun top`, `corun metrics`, `corun host --observe`.
 
 pub mod identity;
 pub mod proof;
@@ -24,8 +22,9 @@ use corun_model::counted;
 use corun_system::procfs::Proc;
 use std::path::Path;
 
-/// Threads of a process that are looked at. Who may use /dev/kvm may have a hundred thousand beside one vCPU; while they are
-/// looked at no promise is watched, and after 5 s of that all VMs are in fair order. KVM has 4096 vCPUs in a VM at most.
+/// How many threads of a process are looked at. A user who may use /dev/kvm may have a hundred thousand beside one
+/// vCPU; while they are looked at no promise is watched, and after 5 s of that all VMs are in fair order. KVM allows
+/// 4096 vCPUs in a VM at most.
 pub(crate) const MOST_THREADS: usize = 8192;
 /// VMs that are looked at: as many as the dispatcher serves.
 const MOST_MACHINES: usize = corun_dispatcher::MAX_VMS;
@@ -50,7 +49,7 @@ pub struct Machine {
     pub tgid: u32,
     /// When that started, clock ticks since boot.
     pub start: u64,
-    /// What says that it is one.
+    /// The evidence that it is one.
     pub proof: Proof,
     /// Its identity.
     pub identity: Identity,
@@ -72,7 +71,7 @@ impl Machine {
     }
 }
 
-/// The VMs of the host whose files lie below `root`, by process number: all, but for what [`left_out`] tells.
+/// The VMs of the host whose files lie below `root`, by process id: all, except for what [`left_out`] reports.
 pub fn machines(root: &Path) -> Vec<Machine> {
     let mut processes = Proc::below(root).processes();
     processes.sort_unstable();
@@ -81,7 +80,7 @@ pub fn machines(root: &Path) -> Vec<Machine> {
     found.take(MOST_MACHINES).collect()
 }
 
-/// What of these VMs, which are all that [`machines`] has found, was not looked at, for people.
+/// What was not looked at in these VMs, which are all that [`machines`] has found; for people.
 pub(crate) fn left_out<'a>(found: impl Iterator<Item = &'a Machine> + Clone) -> Vec<String> {
     let mut notes = Vec::new();
     if found.clone().count() >= MOST_MACHINES {
@@ -108,7 +107,7 @@ pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
     let listed = process.some_threads(MOST_THREADS);
     let all_are_listed = listed.len() < MOST_THREADS;
     let roles: Vec<(u32, Role)> = listed.into_iter().filter_map(role).collect();
-    // Most processes are none: of these, nothing else is read.
+    // Most processes are not VMs: nothing else is read about these.
     if !roles.iter().any(|(_, role)| role.is_vcpu()) {
         return None;
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Is a process with a thread that is named as a vCPU a VM?
+//! Is a process with a thread that is named like a vCPU a VM?
 //!
 //! Problem: any user may name threads so. If that were believed, VMs would be spread over pCPUs by
 //! vCPUs that never run, or VMs would be shown that do not exist. How: a process that runs a vCPU
-//! has one of KVM's open, and the kernel says so in /proc (`kvm-vcpu:` in virt/kvm/kvm_main.c). To
-//! look there takes CAP_SYS_PTRACE where VMs run as other users. A process without it (`corun
-//! metrics`, any user's `corun top`) believes names except those of processes from users' sessions:
-//! users cannot leave their own slice by themselves.
+//! has a descriptor of KVM's for it open, and the kernel shows that in /proc (`kvm-vcpu:` in
+//! virt/kvm/kvm_main.c). Looking there takes CAP_SYS_PTRACE where VMs run as other users. A process
+//! without it (`corun metrics`, any user's `corun top`) believes names except those of processes
+//! from users' sessions: users cannot leave their own slice by themselves.
 
 use corun_system::procfs::Process;
 use std::path::Path;
 
-/// What speaks for it.
+/// The evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// It has a vCPU of KVM's; or there is no KVM here, and names are all there is.

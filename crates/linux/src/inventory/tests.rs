@@ -237,7 +237,7 @@ fn names_alone_make_no_vm() {
     assert_eq!(proof(), Some(Proof::Kvm));
 }
 
-/// Anybody who may use /dev/kvm can begin a hundred thousand threads beside a vCPU, with whatever names.
+/// Anybody who may use /dev/kvm can start a hundred thousand threads beside a vCPU, with any names.
 #[test]
 fn of_too_many_threads_only_some_are_looked_at() {
     let host = FakeHost::new();

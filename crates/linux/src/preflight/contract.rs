@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What was promised to VMs that corun could not keep.
 //!
-//! A sched_ext scheduler replaces the kernel's accounts of `cpu.weight`, `cpu.max` and `cpu.idle`:
-//! unless it keeps them itself, the files are there and mean nothing. corun's dispatcher does
-//! (group.h, quota.h). Core-scheduling cookies it keeps under vsmtio only (cookie.h). Hosts where
-//! any task has one are refused under every policy all the same: on an SMT host they have hung the
-//! whole of it within milliseconds under every sched_ext scheduler, with SysRq dead (sched-ext/scx
-//! issue 3715, open in July 2026; 7.1.3; which other kernels is not known). cloud-hypervisor gives
-//! them to its vCPUs by default, but any task's will do.
+//! A sched_ext scheduler replaces the kernel's enforcement of `cpu.weight`, `cpu.max` and `cpu.idle`: unless it
+//! enforces them itself, the files are there and mean nothing. corun's dispatcher does (group.h, quota.h). It heeds
+//! core-scheduling cookies under vsmtio only (cookie.h). Hosts where any task has a cookie are refused under every
+//! policy all the same: on SMT hosts cookies have hung the whole host within milliseconds under every sched_ext
+//! scheduler, with SysRq dead (sched-ext/scx issue 3715, open in July 2026; 7.1.3; which other kernels is not known).
+//! cloud-hypervisor gives cookies to its vCPUs by default, but those of any task are enough.
 //!
-//! That no task has one yet says little: VMs begin after corun, which comes before them when a host
-//! boots. So none is made while it is in charge (tags.rs); what is looked for here is what was made
-//! before, and kernels where that cannot be had.
+//! That no task has one yet says little: when a host boots, VMs start after corun. So no cookie can be made while corun
+//! is in charge (tags.rs); this looks for cookies made before, and for kernels where they cannot be prevented.
 
 use super::{Check, Finding, Host, Severity, kernel};
 use crate::inventory::{Machine, identity};
@@ -91,7 +89,7 @@ fn with_cookies(names: &[String]) -> Finding {
     }
 }
 
-/// These may have some: that one may not look says nothing.
+/// These may have some: being refused a look proves nothing.
 fn cannot_tell(names: &[String]) -> Finding {
     Finding {
         id: COOKIES,

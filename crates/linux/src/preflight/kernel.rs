@@ -3,25 +3,25 @@
 //!
 //! Four bugs can hang a host when a scheduler comes or goes:
 //!
-//! 1. CVE-2026-43392 ([`enable_starves`]). Enabling starves while ordinary tasks saturate the host, which is
-//!    what an overcommitted host is. Fixed by b06ccbabe250, in 7.0, 6.19.10, 6.18.20 and 6.12.78. Told by the
-//!    release, or by a symbol of the fix, since distributions backport.
-//! 2. CVE-2026-43482 ([`exit_wedges`]). Preemption at the wrong moment wedges the way out, and with it every
-//!    fallback. Fixed by 83236b2e43db, in the same releases. Told as the first: both fixes went into every
-//!    stable kernel together.
-//! 3. RCU starves on the way out ([`exit_starves_rcu`]; no number). Where nothing keeps ordinary tasks from
-//!    starving those of a sched_ext scheduler, a vCPU that begins while the scheduler leaves is an ordinary task
-//!    already and runs ahead of RCU's thread, which is not yet one; the kernel waits for RCU before it goes on
-//!    (`scx_ops_disable_workfn()` in kernel/sched/ext.c of Linux 6.12: `percpu_down_write()`), and so for ever if
-//!    the vCPU computes. Five of six handovers of the testbed hung there (`policy balance` in testbed/e2e), and
-//!    none of three with a real-time priority for that thread. Fixed by the deadline server that 7.2 has, and 6.12
-//!    has not. Told by a function of that server.
+//! 1. CVE-2026-43392 ([`enable_starves`]). Enabling starves while ordinary tasks saturate the host, which is what an
+//!    overcommitted host is. Fixed by b06ccbabe250, in 7.0, 6.19.10, 6.18.20 and 6.12.78. Recognised by the release, or
+//!    by a symbol of the fix, since distributions backport.
+//! 2. CVE-2026-43482 ([`exit_wedges`]). Preemption at the wrong moment wedges the way out, and with it every fallback.
+//!    Fixed by 83236b2e43db, in the same releases. Recognised like the first: both fixes went into every stable kernel
+//!    together.
+//! 3. RCU starves on the way out ([`exit_starves_rcu`]; no number). Where nothing keeps ordinary tasks from starving
+//!    those of a sched_ext scheduler, a vCPU that starts while the scheduler leaves is an ordinary task already and
+//!    runs ahead of RCU's thread, which is not one yet; the kernel waits for RCU before it goes on
+//!    (`scx_ops_disable_workfn()` in kernel/sched/ext.c of Linux 6.12: `percpu_down_write()`), and so for ever if the
+//!    vCPU computes. Five of six handovers of the testbed hung there (`policy balance` in testbed/e2e), and none of
+//!    three with a real-time priority for that thread. Fixed by the deadline server that 7.2 has, and 6.12 has not.
+//!    Recognised by a function of that server.
 //! 4. Enabling beside a watch for pressure ([`enable_beside_pressure`]; no number). a5b98009f16d ("sched/psi: fix
 //!    race between file release and pressure write", 7.1-rc2, and stable kernels since 7.0.10 and 6.18.33) has a
 //!    process that sets up such a watch start a thread under `cgroup_mutex`; enabling a scheduler stops forks and
 //!    then takes that mutex, and no process on the host gets any further (sched-ext/scx issue 3716: systemd's
 //!    watches at boot, beside which corun.service starts). Fixed by fadeedd7cfc5, in 7.2 and stable kernels since
-//!    August 2026. Told by the release, unless there is the function that the fix brought.
+//!    August 2026. Recognised by the release, unless the function that the fix added is there.
 
 use super::{Check, Finding, Host, Severity};
 use crate::sched_ext;
@@ -216,8 +216,8 @@ fn enable_beside_pressure(host: &Host<'_>) -> Option<Finding> {
     })
 }
 
-/// Is that so in kernels of this version, unless it was mended? Distributions name theirs by the first of a series (Ubuntu's
-/// 7.0.0 has it). Of 6.12, which took both commits within weeks, and 6.12.117 has the fix, nothing is said.
+/// Do kernels of this version have that bug, unless it was fixed in them? Distributions name theirs by the first of a
+/// series (Ubuntu's 7.0.0 has it). 6.12 is not reported: it took both commits within weeks, and 6.12.117 has the fix.
 fn forks_under_cgroup_mutex(version: (u32, u32, u32)) -> bool {
     match version {
         (6, 18, patch) => patch >= 33,
@@ -248,7 +248,7 @@ fn rcu_is_real_time(host: &Host<'_>) -> bool {
     })
 }
 
-/// What speaks for the bugs being in this kernel; `None` if it has sched_ext and the fixes, or no sched_ext.
+/// The evidence that this kernel has the bugs; `None` if it has sched_ext and the fixes, or no sched_ext.
 fn lacks_fixes(host: &Host<'_>) -> Option<String> {
     if !host.exists(sched_ext::ROOT) {
         return None;
@@ -270,7 +270,7 @@ fn has_fix(host: &Host<'_>) -> bool {
     has_any(symbols, &["scx_enable_workfn", "scx_root_enable_workfn"])
 }
 
-/// Is any of these functions in the kernel, of which `symbols` is the list?
+/// Is any of these functions in the kernel, whose functions `symbols` lists?
 pub(super) fn has_any(symbols: &str, names: &[&str]) -> bool {
     names_of(symbols).any(|name| names.contains(&name))
 }

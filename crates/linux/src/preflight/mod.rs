@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! May corun take over this host's scheduling? Each finding says what, why it matters, and a remedy.
 //!
-//! A scheduler that takes over at the wrong time or on the wrong kernel can hang a host. What is known
-//! to make it impossible or dangerous is looked for beforehand: [`kernel`] what the kernel can do and
-//! which of its known bugs it has, [`state`] what the host is at just now, [`contract`] what was
-//! promised to its VMs that corun could not keep. Each check is a function of the host's files below a
-//! root directory, so that it can be tried on made-up hosts. What is dangerous can be done all the
-//! same, finding by finding, and that is put on record.
+//! A scheduler that takes over at the wrong time or on the wrong kernel can hang a host. What is known to make that
+//! impossible or dangerous is looked for beforehand: [`kernel`] checks what the kernel can do and which of the known
+//! bugs it has, [`state`] what the host is doing just now, [`contract`] which promises to its VMs corun could not keep.
+//! Each check is a function of the host's files below a root directory, so that it can be tried on made-up hosts.
+//! Dangers can be overridden, finding by finding, and that is put on record.
 
 mod contract;
 mod kernel;
@@ -128,7 +127,7 @@ impl Verdict {
 /// A host as the checks see it.
 struct Host<'a> {
     root: &'a Path,
-    /// The core-scheduling cookie of a thread; 0 if it has none, an error if that cannot be told.
+    /// The core-scheduling cookie of a thread; 0 if it has none, an error if it cannot be read.
     cookie: &'a dyn Fn(u32) -> io::Result<u64>,
     vms: Vec<Machine>,
     /// `/proc/kallsyms`, which the kernel makes up line by line: some 100 ms.

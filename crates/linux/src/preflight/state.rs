@@ -2,9 +2,9 @@
 //! The present state of the host: which scheduler is in charge, how busy it is, whether corun has
 //! the rights, and sees the host's processes.
 //!
-//! How busy is too busy is assumed, not measured: a switch stops every task for a moment and moves it
-//! over, which takes longer the more there are, and a daemon that cannot get its pages cannot answer
-//! for anything. An overcommitted host is always under CPU pressure; that alone is no finding.
+//! How busy is too busy is assumed, not measured: a switch of schedulers stops every task for a moment and moves it
+//! over, which takes longer the more tasks there are, and a daemon that cannot get its pages cannot vouch for anything.
+//! An overcommitted host is always under CPU pressure; that alone is no finding.
 
 use super::{Check, Finding, Host, Severity};
 use crate::{namespaces, sched_ext};
@@ -52,7 +52,7 @@ fn kvm_there(host: &Host<'_>) -> Option<Finding> {
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON_AND_BPF: u64 = 1 << 38 | 1 << 39;
 
-/// May a process load programs into the kernel, by what its `status` says? `None`: it does not say.
+/// May a process load programs into the kernel, according to its `status`? `None`: that does not say.
 pub(super) fn may_load(status: &str) -> Option<bool> {
     let line = status
         .lines()

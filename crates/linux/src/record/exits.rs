@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Guest exits by vCPU and reason, as the kernel's half counts them.
 //!
-//! Reasons are called as in the kernel's own trace (arch/x86/include/uapi/asm/vmx.h and svm.h).
+//! Reasons are named as in the kernel's own trace (arch/x86/include/uapi/asm/vmx.h and svm.h).
 
 use corun_recording::native::Entry;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -54,7 +54,7 @@ impl Exit {
     }
 }
 
-/// What has been told of the counts.
+/// Which counts have been written already.
 #[derive(Default)]
 pub(super) struct Exits {
     told: BTreeMap<Exit, u64>,

@@ -18,14 +18,14 @@ use std::thread::JoinHandle;
 /// Blocks that may wait for the disk.
 const WAITING: usize = 256;
 
-/// A block, and up to when it tells.
+/// A block, and the time up to which it reports.
 type Block = (Vec<u8>, Nanos);
 
 /// What became of the file.
 pub(super) struct Written {
     /// Its length.
     pub(super) bytes: u64,
-    /// Up to when it tells; 0: nothing was written.
+    /// The time up to which it reports; 0: nothing was written.
     pub(super) until: Nanos,
     /// Why it could not be written on.
     pub(super) error: Option<io::Error>,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Records what a host's pCPUs and vCPUs do, for `corun record`, on any kernel with BTF.
 //!
-//! The kernel's half (bpf/record.bpf.c) writes events into a ring for each pCPU; here they are taken
-//! every [`NAP`], put in order of time, and written as blocks (corun_recording::native). Events of the last
-//! [`UNSETTLED`] are kept for the next time: an interrupted pCPU may still be writing older ones.
-//! Nothing of the host is changed.
+//! The kernel's half (bpf/record.bpf.c) writes events into a ring for each pCPU; here they are read every [`NAP`], put
+//! in order of time, and written as blocks (corun_recording::native). Events of the last [`UNSETTLED`] are kept for the
+//! next time: an interrupted pCPU may still be writing older ones. Nothing on the host is changed.
 
 mod event;
 mod exits;
@@ -52,7 +51,7 @@ pub struct RecordOptions<'a> {
     pub run_for: Option<Nanos>,
     /// Without names.
     pub anonymise: bool,
-    /// The socket of corun's daemon, which tells the policy of a host under corun.
+    /// The socket of corun's daemon, which knows the policy of a host under corun.
     pub daemon: PathBuf,
     /// Hears how far it is, a few times a second.
     pub progress: &'a mut dyn FnMut(&Progress),
@@ -131,8 +130,8 @@ pub enum RecordError {
 /// Records until the time is over or a signal comes.
 ///
 /// # Errors
-/// [`RecordError`]: nothing was recorded. Whatever happens later leaves a recording that can be read, and is
-/// told in [`Recorded`].
+/// [`RecordError`]: nothing was recorded. Whatever happens later leaves a recording that can be read, and is reported
+/// in [`Recorded`].
 pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
     if !namespaces::numbers_are_the_kernels() {
         return Err(RecordError::Namespace);
@@ -188,8 +187,8 @@ pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
     Ok(session.end(probes))
 }
 
-/// A flag that the usual signals raise. One that a file size limit sends is not to kill the process: the
-/// write fails then.
+/// A flag that the usual signals raise. The signal of a file size limit must not kill the process: the write fails
+/// then.
 fn signals() -> io::Result<Arc<AtomicBool>> {
     let asked = corun_system::signals::watch()?;
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
@@ -324,7 +323,7 @@ impl Session {
         self.look_for_vms();
         let last = scheduler::in_charge(&self.kernel, &self.daemon);
         if last != self.scheduler {
-            // What is said last counts.
+            // The last one counts.
             self.fact("scheduler", both(&self.scheduler, &last));
         }
         self.settle(&mut probes);

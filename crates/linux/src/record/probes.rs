@@ -19,7 +19,8 @@ static PROGRAM: &Aligned<[u8]> =
 
 /// The programs that see which task leaves a pCPU in which state: kernels have one of them.
 const SWITCHES: [&str; 2] = ["switched", "switched_before_5_18"];
-/// The program that knows by itself whether an interrupt is under way, and those that find it out.
+/// The program that can read whether an interrupt is under way, and those that find it out
+/// otherwise.
 const WAKES: &str = "waking";
 const BY_HANDLERS: [&str; 5] = [
     "waking_by_handlers",
@@ -133,7 +134,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Adds what was written before `until` to `events`, and whatever was told aside.
+    /// Adds events written before `until` to `events`, and all those written aside.
     pub(super) fn take(&mut self, until: Nanos, events: &mut Vec<Raw>) {
         self.rings.take(until, events);
         // It fails only if a callback does, and ours does not.

@@ -31,7 +31,7 @@ pub(super) struct Rings {
     length: usize,
     /// The slot of each that comes next.
     next: Vec<usize>,
-    /// How many events each pCPU has lost, as far as told.
+    /// How many events each pCPU has lost, as last reported.
     told: Vec<u64>,
 }
 

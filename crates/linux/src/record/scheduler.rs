@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Under what the recorded host runs, as a recording has it.
+//! The scheduler that the recorded host runs under, as a recording names it.
 //!
-//! The kernel names a sched_ext scheduler; else it is its own, by its version. Which policy decides under corun only
-//! corun's daemon tells, and without that a replay could not be set beside what was recorded.
+//! The kernel names a sched_ext scheduler; otherwise it is the kernel's own, named by its version. Which policy decides
+//! under corun, only corun's daemon knows; without that a replay could not be compared with what was recorded.
 
 use crate::sched_ext;
 use crate::socket;
@@ -11,7 +11,7 @@ use corun_recording::scheduler;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the daemon may take. The recording waits for it: one that does not answer is not worth more.
+/// How long the daemon may take. The recording waits for it: a daemon that does not answer is not worth more.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is in charge now, on a host with this `kernel` whose daemon, if there is one, listens at `daemon`.

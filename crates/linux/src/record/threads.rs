@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What threads are called, told before the first entry that speaks of them.
+//! The names of threads, written before the first entry that mentions them.
 //!
 //! Threads that were there before are looked up in /proc, all at once at the beginning; those that come
 //! are told by the kernel when they are made.
@@ -50,7 +50,7 @@ impl Threads {
         threads
     }
 
-    /// A thread has been made or has got another name. The entry that says so tells it.
+    /// A thread has been created or renamed. The entry that reports this has its name.
     pub(super) fn named(&mut self, tid: u32, tgid: Option<u32>, comm: String) {
         if tgid.is_some() {
             self.told.insert(tid);
@@ -61,7 +61,7 @@ impl Threads {
         }
     }
 
-    /// What is to be told before an entry that speaks of this thread.
+    /// What must be written before an entry that mentions this thread.
     pub(super) fn tell(&mut self, tid: u32) -> Option<Entry> {
         if tid == 0 || !self.told.insert(tid) {
             return None;
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!((thread.tid, thread.tgid), (me, me));
         assert_eq!(threads.tell(me), None);
         assert_eq!(threads.tell(0), None);
-        // Its fork entry tells it.
+        // Its fork entry has the name.
         threads.named(5_000_000, Some(1), "a".to_string());
         assert_eq!(threads.tell(5_000_000), None);
         assert_eq!(threads.tell(5_000_001), None);

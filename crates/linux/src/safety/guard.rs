@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Are VMs served as promised? If not, the host goes back to the kernel's own scheduler.
 //!
-//! Three promises can be kept watch over. No vCPU waits for longer than so: the dispatcher lets no
-//! vCPU wait for more than a second (dispatcher/starve.h), so three times that is a fault, its or
-//! the policy's. No VM is ready for more than a share of its time; and the host is under no more
-//! CPU pressure than so: what is right there depends on what was sold, so nothing is assumed.
-//! Shares are those of a window, so that a burst is no breach; the longest wait is judged by two
-//! looks: the dispatcher writes while the daemon reads, so what one of them saw may be of two
-//! moments and never have been.
+//! Three promises can be watched. No vCPU waits for longer than a limit: the dispatcher lets no vCPU wait for more than
+//! a second (dispatcher/starve.h), so three times that is a fault, its own or the policy's. No VM is ready for more
+//! than a share of its time; and the host is under no more CPU pressure than a limit: for these two, the right value
+//! depends on what was sold, so there is no default. Shares are those of a window, so that a burst is no breach. The
+//! longest wait is judged by two looks: the dispatcher writes while the daemon reads, so a single look may mix two
+//! moments and show what never was.
 
 use crate::control::Reading;
 use crate::discovery::{Vcpu, Vm};
@@ -173,7 +172,7 @@ impl Guard {
         let over = seconds(now.at - then.at);
         let elapsed = (now.at - then.at) as f64;
         for (vm, spent) in &now.vms {
-            // One that came within the window has not been there for long enough.
+            // A VM that came within the window has not been there for long enough.
             let (Some(limit), Some(before)) = (self.limits.max_ready, then.vms.get(vm)) else {
                 continue;
             };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What there was to know when a run ended: `last-exit.json`, the one before as `previous-exit.json`.
+//! What was known when a run ended: in `last-exit.json`, for the run before in `previous-exit.json`.
 //!
 //! Written after every end, good or bad; for a daemon that was killed, by the next one.
 
@@ -47,7 +47,7 @@ pub struct PostMortem<'a> {
 }
 
 impl Default for PostMortem<'_> {
-    /// Of a run of which nothing is known, by this corun on this kernel.
+    /// For a run about which nothing else is known, by this corun on this kernel.
     fn default() -> Self {
         Self {
             end: None,

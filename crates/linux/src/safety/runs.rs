@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How runs of the daemon ended, so that one that keeps failing is not started for ever.
+//! How runs of the daemon ended, so that a daemon that keeps failing is not started for ever.
 //!
-//! A run is written down just before the dispatcher is put in charge, and how it ended after: what fails
-//! before that stops no task of the host, and may be tried again and again. One that never
-//! ended was killed, or the host died under it; which of these, the kernel's boot id tells. After
-//! three bad ends within ten minutes (assumed: a service manager that restarts at once would make
-//! hundreds) or one death of the host, preflight refuses until `--force` is given. That does not
-//! pass with time: a service manager that goes on trying would make three bad ends of every ten
-//! minutes for ever.
+//! A run is written down just before the dispatcher is put in charge, and how it ended afterwards: what fails before
+//! that stops no task of the host, and may be tried again and again. A run without an end was killed, or the host died
+//! under it; the kernel's boot id tells which. After three bad ends within ten minutes (assumed: a service manager that
+//! restarts at once would make hundreds) or one death of the host, preflight refuses until `--force` is given. That
+//! does not pass with time: a service manager that goes on trying would make three bad ends of every ten minutes for
+//! ever.
 
 use crate::machine::boot;
 use crate::preflight::{Finding, Severity};
@@ -179,16 +178,15 @@ impl Runs {
         self.runs.drain(..surplus);
     }
 
-    /// What speaks against another run, now.
+    /// The reason against another run now, if any.
     pub fn findings(&self) -> Vec<Finding> {
         self.findings_in(&boot(), &|run| {
             Process::here(run.pid).start() == Some(run.start)
         })
     }
 
-    /// How many ended badly around the time when the last one did, itself included; none if that
-    /// one did not. After too many of them there are only runs started with `--force`, and one of
-    /// these that goes well ends the series.
+    /// How many runs ended badly around the time when the last one did, itself included; none if that one did not.
+    /// After too many of them only runs with `--force` are started, and one of these that goes well ends the series.
     fn bad_of_late(&self, boot: &str, lives: &dyn Fn(&Run) -> bool) -> usize {
         let bad = |run: &&Run| match run.end {
             None => run.boot == boot && !lives(run),
@@ -284,7 +282,7 @@ mod tests {
         assert!(ids(&runs).is_empty());
     }
 
-    /// Else the service would lose the host three times in every ten minutes, for ever.
+    /// Otherwise the service would lose the host three times in every ten minutes, for ever.
     #[test]
     fn too_many_bad_ends_do_not_pass_with_time_but_by_a_run_that_goes_well() {
         let mut runs: Vec<Run> = [1000, 1001, 1002]

@@ -41,7 +41,7 @@ pub enum CallError {
     /// The request would not be read.
     #[error("a request of {0} bytes is too long, at most {LONGEST_REQUEST} are accepted")]
     TooLong(usize),
-    /// Something else, not corun, or one that speaks otherwise.
+    /// Something else, not corun, or a corun with another protocol.
     #[error("what answers on {path} does not speak corun's protocol: {cause}")]
     Foreign {
         /// The socket.
@@ -57,7 +57,7 @@ pub enum CallError {
         /// Why.
         cause: io::Error,
     },
-    /// The daemon says no.
+    /// The daemon refuses.
     #[error("{}", .0.message)]
     Refused(Refusal),
 }
@@ -104,8 +104,8 @@ fn exchange(path: &Path, line: &[u8], patience: Duration) -> io::Result<Vec<u8>>
     answer(&mut stream, until)
 }
 
-/// A line, or what there is of one when the other end closes. All of it has come by `until`: one that is told bit by
-/// bit would take for ever.
+/// A line, or what there is of one when the other end closes. All of it must have come by `until`: a line that comes
+/// bit by bit could take for ever.
 fn answer(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut chunk = vec![0; 64 << 10];

@@ -25,15 +25,15 @@ pub(super) enum Tongue {
 
 pub(super) struct Client {
     stream: UnixStream,
-    /// What is known of a client of scx_stats; `None`: it is none.
+    /// What is known about a client of scx_stats; `None`: it is not one.
     scx_stats: Option<Session>,
     input: Vec<u8>,
     output: Vec<u8>,
     /// When it asked last, or came.
     heard: Instant,
-    /// It says no more.
+    /// It sends no more.
     ended: bool,
-    /// It is not listened to any more: what it is told now is the last.
+    /// Nothing more is read from it: the present answer is the last.
     dismissed: bool,
     /// The connection is of no use.
     broken: bool,
@@ -57,7 +57,7 @@ impl Client {
         self.stream.as_raw_fd()
     }
 
-    /// What it waits for: to be told the rest of its answer, or else to ask.
+    /// What it waits for: the rest of its answer, or else a chance to ask.
     pub(super) fn events(&self) -> i16 {
         match self.output.is_empty() {
             true => libc::POLLIN,
@@ -81,7 +81,8 @@ impl Client {
         self.broken || (over && self.output.is_empty())
     }
 
-    /// Reads, answers one request at most, writes. `ready`: the kernel says that there is something.
+    /// Reads, answers one request at most, writes. `ready`: the kernel reports that there is
+    /// something to read.
     pub(super) fn turn(
         &mut self,
         ready: bool,

@@ -4,8 +4,8 @@
 //! Problem: connecting to a daemon that hangs takes as long as it hangs, once its queue is full, and the standard
 //! library cannot limit that for unix sockets.
 //!
-//! How: the kernel waits for room in the queue no longer than for sending (man 7 socket, `SO_SNDTIMEO`); it is set
-//! before.
+//! How: the kernel waits for room in the queue no longer than the timeout for sending (man 7 socket, `SO_SNDTIMEO`),
+//! which is set before connecting.
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The place in the file system: made with the right mode from the start, removed at the end, and
-//! never taken from another daemon that lives.
+//! never taken from another daemon that is alive.
 
 use super::connect;
 use std::fs::{self, Metadata};
@@ -119,7 +119,8 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     let make = |directory| fs::DirBuilder::new().mode(mode).create(directory);
     match path.parent().map(make) {
         Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => match path.parent() {
-            // What is there already is good, however one is told (a read-only file system).
+            // If it is there already, that is fine, whatever the error is (a read-only file
+            // system).
             Some(directory) if directory.is_dir() || directory.as_os_str().is_empty() => Ok(()),
             _ => Err(error),
         },

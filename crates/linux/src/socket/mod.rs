@@ -7,9 +7,9 @@
 //! docs/socket.md).
 //!
 //! The daemon answers in its main loop, between two looks at its host, with descriptors that never
-//! block. That makes each request atomic to the policy, and it bounds what a client can do: a request
-//! has a longest length, a client that neither asks nor listens for a while is dropped, only so many
-//! are heard at once and in each turn each is heard once. See man 7 unix, poll(2).
+//! block. That makes each request atomic to the policy, and it bounds what a client can do: a request has a longest
+//! length, a client that neither asks nor listens for a while is dropped, the number of connections is limited, and in
+//! each turn each client is heard once. See man 7 unix, poll(2).
 
 mod call;
 mod client;
@@ -30,14 +30,14 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Where the daemon listens unless it is told otherwise.
+/// Where the daemon listens by default.
 pub const DEFAULT: &str = "/run/corun/host.sock";
 
 /// Clients heard at the same time; others wait in the kernel's queue until one has left.
 const MOST_CLIENTS: usize = 16;
 /// How long a client may stay without asking anything or taking its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long nobody new is listened to after the kernel refused one, such as for want of descriptors.
+/// How long no new connection is accepted after the kernel refused one, for lack of descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket and those connected to it.

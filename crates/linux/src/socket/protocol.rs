@@ -40,7 +40,8 @@ pub struct SetPolicy {
     /// What is set of it, key by key, as `[policy.NAME]` in a scenario; the rest is as by default.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// By which events vsmtio divides cycles; as the daemon was started, if they are not said.
+    /// The events by which vsmtio divides cycles; if absent, those that the daemon was started
+    /// with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<EventsSaid>,
 }
@@ -53,7 +54,7 @@ pub struct EventsSaid {
     pub cycles: (u32, u64),
     /// Those in which a thread stalls.
     pub stalls: (u32, u64),
-    /// Those in which it stalls on misses, if they are told apart.
+    /// Cycles in which it stalls on misses, if these are told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<(u32, u64)>,
 }

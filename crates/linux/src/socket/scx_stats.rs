@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The protocol of the scx_stats library, which sched_ext schedulers have in common: scxtop, `scx_stats`
-//! clients and its OpenMetrics exporter show corun as they show those.
+//! The protocol of the scx_stats library, which sched_ext schedulers have in common: scxtop, `scx_stats` clients and
+//! its OpenMetrics exporter show corun like any of them.
 //!
 //! A request is a line of JSON, `{"req": "stats", "args": {"target": "top"}}` or `{"req": "stats_meta"}`,
 //! and so is its answer, `{"errno": 0, "args": {"resp": …}}` (github.com/sched-ext/scx, rust/scx_stats:
 //! server.rs, client.rs; stats.rs for what `stats_meta` says). That library's own server has no limits on
-//! lines, connections and time and a thread for each connection; here the daemon answers as on its own
-//! socket (client.rs), with the same limits. It can only be looked at: nothing here changes anything.
+//! lines, connections and time and a thread for each connection; here the daemon answers as on its own socket
+//! (client.rs), with the same limits. It is read-only: no request changes anything.
 //!
-//! Shares are those since the connection asked last; the first answer is over all the time in charge.
+//! Shares are those since the connection's last request; the first answer covers all the time in charge.
 
 use super::protocol::{Command, Outcome, Reply};
 use crate::status::{HostStatus, VcpuNow, VmNow};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Where clients of scx_stats look unless they are told otherwise.
+/// Where clients of scx_stats look by default.
 pub const DEFAULT: &str = "/var/run/scx/root/stats";
 
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ struct VmStats {
     switches_per_s: f64,
 }
 
-/// A field of these: its name, its kind, what it says.
+/// A field of these: its name, its kind, its meaning.
 type Field = (&'static str, &'static str, &'static str);
 
 const HOST: [Field; 9] = [
@@ -117,7 +117,7 @@ const VM: [Field; 11] = [
 /// A connection.
 #[derive(Default)]
 pub(super) struct Session {
-    /// What it was told last.
+    /// What it was sent last.
     before: Option<HostStatus>,
 }
 

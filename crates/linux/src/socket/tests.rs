@@ -290,7 +290,7 @@ fn a_name_that_became_another_s_stays() {
     assert!(path.exists());
 }
 
-/// However it hangs: it accepts nobody any more, or answers nothing, or bit by bit.
+/// However it hangs: it accepts no connection any more, or answers nothing, or bit by bit.
 #[test]
 fn a_daemon_that_hangs_keeps_nobody_waiting() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What bounds a thread besides its mask: its cpuset, and which pCPUs are online.
 //!
-//! The kernel keeps the mask that was asked for last (`user_cpus_ptr` in kernel/sched/core.c), whatever becomes of the
-//! cpuset. What it shows, and goes by, is what both have in common; where that is nothing, all of the cpuset. When the
-//! cpuset changes or pCPUs come back, the mask that was asked for counts again: a thread that may go anywhere at the
-//! moment may be tied all the same.
+//! The kernel keeps the mask that was asked for last (`user_cpus_ptr` in kernel/sched/core.c), whatever happens to the
+//! cpuset. The mask that it shows, and goes by, is what both have in common, or, if that is nothing, all of the cpuset.
+//! When the cpuset changes or pCPUs come back, the mask that was asked for counts again: a thread that may go anywhere
+//! at the moment may still have been bound.
 
 use crate::preflight;
 use corun_model::PcpuSet;
@@ -16,7 +16,7 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Around {
     pub(crate) online: PcpuSet,
-    /// `None`: it has no cpuset, or it cannot be told.
+    /// `None`: it has no cpuset, or that cannot be found out.
     pub(crate) cpuset: Option<PcpuSet>,
 }
 
@@ -42,7 +42,7 @@ impl Around {
 
     /// The same of a mask with which it does not let the thread use all of its cpuset.
     pub(crate) fn is_part(&self, asked: &PcpuSet, found: &PcpuSet) -> bool {
-        // The first two where its cpuset cannot be told, or has just changed.
+        // The first two where its cpuset is not known, or has just changed.
         *found == *asked || *found == asked.and(&self.online) || *found == asked.and(&self.all())
     }
 

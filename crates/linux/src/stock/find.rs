@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! VMs on a host without the dispatcher: those that anybody can see ([`crate::inventory`]), with the
-//! affinities that others have given them. What only looks like one, and cannot be told apart, is let alone: by names of
-//! threads that do nothing anybody could herd all others onto one pCPU.
+//! VMs on a host without the dispatcher: those that anybody can see ([`crate::inventory`]), with the affinities that
+//! others have given them. A process that may only look like a VM is left alone: otherwise any user could herd all VMs
+//! onto one pCPU by naming idle threads like vCPUs.
 
 use crate::cgroup;
 use crate::inventory::{self, Machine, Proof};
@@ -19,7 +19,7 @@ use std::path::Path;
 pub(crate) struct Vcpu {
     pub(crate) task: TaskId,
     pub(crate) key: ThreadKey,
-    /// Its affinity as somebody else has set it last, within its cpuset.
+    /// Its affinity as last set by another process, within its cpuset.
     pub(crate) allowed: PcpuSet,
     /// What it weighs among its siblings, and what limits it.
     pub(crate) own: Own,

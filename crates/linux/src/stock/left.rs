@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a daemon before has left, and what cannot be given back.
+//! What an earlier daemon has left behind, and what cannot be given back.
 
 use corun_model::{PcpuSet, counted};
 use corun_system::procfs::ThreadKey;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! corun without sched_ext: policies about slices and pools of pCPUs, carried out by the two things that Linux' own
-//! scheduler lets one set for a thread.
+//! corun without sched_ext: policies about slices and pools of pCPUs, carried out by the two things that can be set for
+//! a thread under Linux' own scheduler.
 //!
-//! A pool becomes an affinity mask; a slice is what the thread asks for (since 6.12). Everything
-//! else is up to the kernel: which task runs next, when a woken vCPU preempts, where within its
-//! mask a vCPU goes. A slice is only a request. For a shorter one, EEVDF gives a vCPU an earlier
-//! deadline. A long one may be ended early by tasks that wait for the same pCPU: since 6.17 a task
-//! keeps its pCPU only for the shortest slice that any of them asks for (`set_protect_slice()` in
-//! kernel/sched/fair.c), and an ordinary thread of the host asks for some 3 ms. What was changed is
-//! set back at the end, and after a crash by the next daemon ([`state`]). Policies that decide at
-//! wake-ups and switches need sched_ext and are refused.
+//! A pool becomes an affinity mask; a slice becomes the one that the thread asks for (since 6.12). Everything else is
+//! up to the kernel: which task runs next, when a woken vCPU preempts, where within its mask a vCPU goes. A slice is
+//! only a request. For a shorter one, EEVDF gives a vCPU an earlier deadline. A long one may be ended early by tasks
+//! that wait for the same pCPU: since 6.17 a task keeps its pCPU only for the shortest slice that any of them asks for
+//! (`set_protect_slice()` in kernel/sched/fair.c), and an ordinary thread of the host asks for some 3 ms. What was
+//! changed is set back at the end, and after a crash by the next daemon ([`state`]). Policies that decide at wake-ups
+//! and switches need sched_ext and are refused.
 
 mod around;
 mod find;
@@ -83,7 +82,7 @@ pub struct StockOptions {
     pub state: PathBuf,
     /// Where statistics go.
     pub out: Box<dyn Write + Send>,
-    /// Where people are told what cannot be done, a sentence each.
+    /// Where notes about what cannot be done go, a sentence each.
     pub notes: fn(&str),
 }
 
@@ -217,7 +216,7 @@ fn settle(
 struct Host {
     /// The pCPUs that are online.
     online: fn() -> Option<PcpuSet>,
-    /// Who is in charge instead of the kernel's own scheduler.
+    /// The scheduler in charge instead of the kernel's own.
     other: fn() -> Option<String>,
 }
 
@@ -236,7 +235,7 @@ impl Host {
         (self.other)().map_or(Ok(()), |other| Err(StockError::OtherScheduler(other)))
     }
 
-    /// Is it as it was told at the start?
+    /// Is it still as it was reported at the start?
     fn is_as_told(&self, online: &PcpuSet) -> Result<(), StockError> {
         if let Some(other) = (self.other)() {
             return Err(StockError::TakenOver(other));
@@ -262,7 +261,7 @@ struct Daemon {
     thorough_due: Nanos,
     end: Option<Nanos>,
     report: Report,
-    /// What people have been told already.
+    /// What has been printed already.
     noted: Notes,
 }
 

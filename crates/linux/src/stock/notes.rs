@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What people have been told already: each thing once, as long as it is so.
+//! What has been printed already: each note once, as long as it holds.
 
 use corun_system::procfs::ThreadKey;
 use std::collections::BTreeSet;
@@ -13,8 +13,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Of what the policy says now and of the threads that could not be set, what is news. `there`: the threads
-    /// that there are.
+    /// What is new among the policy's notes and the threads that could not be set. `there`: the threads that exist.
     pub(crate) fn news(
         &mut self,
         policy: Vec<String>,

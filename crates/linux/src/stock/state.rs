@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was changed of threads, in memory and in a file: so that it is taken back when the daemon
-//! ends, and by the next one if it crashed.
+//! What was changed about threads, in memory and in a file: so that it is undone when the daemon ends, or by the next
+//! one if it crashed.
 //!
 //! A change is written to the file before it is made, together with the former setting. If the
 //! daemon is killed in between, or cannot write, or the kernel refuses, the thread may have either
 //! of the two. A setting is taken back only if the thread still has one of them; any other was set
 //! by another process since, and is kept. If another process sets a mask while the daemon works,
-//! that mask counts as the former setting from then on. What the kernel makes of a mask while a
-//! cpuset or pCPUs that are off-line get in its way ([`Around`]) nobody has set.
+//! that mask counts as the former setting from then on. What the kernel makes of a mask while a cpuset or off-line
+//! pCPUs get in its way ([`Around`]) does not count as set by anybody.
 
 use super::around::{Around, is_free};
 use super::left::{Had, Left, NotBack, Stuck};
@@ -32,17 +32,17 @@ pub(crate) struct Settings {
     pub(crate) slice: Option<Nanos>,
 }
 
-/// A thread of which something was changed.
+/// A thread for which something was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Changed {
-    /// Of which boot, whose numbers mean nothing in another one; `None`: a daemon wrote it that did not say.
+    /// The boot it is from: thread ids mean nothing in another one; `None`: written by a daemon that did not note it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     boot: Option<String>,
     #[serde(flatten)]
     key: ThreadKey,
     before: Settings,
-    /// It could go anywhere before, or anywhere in its cpuset: it is set free instead of being tied to the pCPUs of that
-    /// time, so that it may use those that were plugged in, or that its cpuset was given, since.
+    /// It could go anywhere before, or anywhere in its cpuset: it is set free rather than bound to the pCPUs of that
+    /// time, so that it may use pCPUs that were plugged in, or given to its cpuset, since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     free: bool,
     now: Settings,
@@ -53,10 +53,10 @@ pub(crate) struct Changed {
     /// nothing is set.
     #[serde(skip)]
     strange: Option<(PcpuSet, u32)>,
-    /// What bounds it, as it was last looked.
+    /// What bounds it, as of the last look.
     #[serde(skip)]
     around: Around,
-    /// What it was last told that it may use; `None`: nothing yet.
+    /// The pCPUs that it was last given; `None`: none yet.
     #[serde(skip)]
     told: Option<PcpuSet>,
 }
@@ -138,8 +138,8 @@ impl Changed {
         (self.strange.is_none() && self.told.replace(may) != Some(may)).then_some(may)
     }
 
-    /// Who is to use all that it may use at the moment is given what it had before: it is not to be tied to what its
-    /// cpuset has just now.
+    /// A thread that is to use all that it may use at the moment gets the mask that it had before: it must not be bound
+    /// to what its cpuset has just now.
     fn meant(&self, wanted: &Settings) -> Settings {
         let before = self.before.affinity;
         let can_be = self.free || !before.and(&self.around.all()).is_empty();
@@ -172,7 +172,7 @@ impl Changed {
         self.now = *wanted;
     }
 
-    /// What it has of what we set, as far as is known.
+    /// Which of our settings it has, as far as is known.
     fn in_force(&self) -> Settings {
         self.was.unwrap_or(self.now)
     }
@@ -185,7 +185,7 @@ fn is_none_of_ours(text: &[u8]) -> bool {
     !matches!(begins, (None, _) | (Some(b'['), None | Some(b'{' | b']')))
 }
 
-/// Gives a file a name that says what is wrong with it, and that nothing has. Returns the name.
+/// Renames a file to a free name that says what is wrong with it. Returns the name.
 fn put_aside(path: &Path) -> io::Result<PathBuf> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".unreadable");
@@ -213,9 +213,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Begins: takes back what a daemon before left. Threads that cannot be set are tried again at
-    /// the end; a file of ours that cannot be understood is put aside: to refuse to start because of either
-    /// would not help.
+    /// Begins: undoes what an earlier daemon left. Threads that cannot be set are tried again at the end; a file of
+    /// ours that cannot be understood is put aside: refusing to start because of either would not help.
     ///
     /// # Errors
     /// If another daemon is at work, the file cannot be read or written, or is none of ours: the name is an option.
@@ -291,8 +290,8 @@ impl State {
         files::replace_durably(&self.path, &serde_json::to_vec(&self.changed)?)
     }
 
-    /// Sets what is wanted of these threads, each once. Returns those for which it failed, with the
-    /// reason; threads that have gone are none of them.
+    /// Sets what is wanted of these threads, each once. Returns those for which it failed, with the reason; threads
+    /// that have gone are not among them.
     pub(crate) fn set(
         &mut self,
         wanted: &[(ThreadKey, Settings)],
@@ -314,7 +313,7 @@ impl State {
         Ok(failed)
     }
 
-    /// Notes what is wanted of these threads, on disk too if that is news. Returns those of which something is to be
+    /// Notes what is wanted of these threads, on disk, too, if that is new. Returns those for which something has to be
     /// set.
     fn note(&mut self, wanted: &[(ThreadKey, Settings)]) -> io::Result<Vec<ThreadKey>> {
         let (mut due, mut news) = (Vec::new(), false);
@@ -330,7 +329,7 @@ impl State {
                     } else if known.was.is_none() {
                         continue;
                     }
-                    // Else the kernel refused it, and is asked again.
+                    // Otherwise the kernel refused it, and is asked again.
                 }
                 None => match self.first(key, wanted) {
                     Some(first) if first.before != first.now => {
@@ -545,7 +544,7 @@ mod tests {
         }
     }
 
-    /// Else a vCPU would stay tied to what its cpuset had for a while.
+    /// Otherwise a vCPU would stay bound to what its cpuset had for a while.
     #[test]
     fn who_is_to_use_all_that_there_is_has_what_it_had() {
         let meant = |before, cpuset, wanted: &str| {

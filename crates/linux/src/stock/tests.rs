@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! With ordinary threads that bear the names of vCPUs.
+//! Uses ordinary threads that have the names of vCPUs.
 
 use super::*;
 use crate::vcpu_own::Own;
@@ -297,7 +297,7 @@ fn a_scheduler_that_comes_ends_a_run() {
     assert!(refused.contains(told), "{refused}");
 }
 
-/// Statistics that nobody reads keep neither vCPUs waiting nor the daemon from ending.
+/// Statistics that nobody reads neither keep vCPUs waiting nor keep the daemon from ending.
 #[test]
 fn a_reader_that_stalls_does_not_keep_it_from_ending() {
     for json in [false, true] {
@@ -318,7 +318,7 @@ fn a_reader_that_stalls_does_not_keep_it_from_ending() {
     }
 }
 
-/// A file as a daemon before leaves it: of these threads, which had and were given this.
+/// A file as an earlier daemon leaves it: for these threads, with what they had and what they were given.
 fn file_of(path: &Path, threads: &[(&Fake, state::Settings, state::Settings)]) {
     let changed = |(fake, before, now): &(&Fake, state::Settings, state::Settings)| {
         let ThreadKey { tgid, tid, start } = key(fake);
@@ -443,7 +443,7 @@ fn what_was_set_before_a_change_that_was_not_made_is_taken_back_too() {
         let (mut state, _) = State::open(&path, None).unwrap();
         assert!(state.set(&only(one)).unwrap().is_empty());
         if ends == "full" {
-            // Nothing can be written beside it any more.
+            // Nothing can be written next to it any more.
             std::fs::create_dir(folder.path().join("s.json.new")).unwrap();
             assert!(state.set(&only(before)).is_err());
         } else {
@@ -585,7 +585,7 @@ fn what_is_left_is_taken_back_without_a_run() {
     assert!(path.exists());
 }
 
-/// Why a run ended is what the administrator needs; the rest is said beside it.
+/// The administrator needs the reason why a run ended; the rest is printed with it.
 #[test]
 fn how_it_ended_goes_before_what_could_not_be_taken_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A thread's slice, which Linux lets one set since 6.12.
+//! A thread's slice, which can be set since Linux 6.12.
 //!
 //! `sched_setattr()` takes `sched_runtime` of an ordinary thread for the slice it asks for, 0.1 to
 //! 100 ms; 0 is the scheduler's own (`__setparam_fair()` in kernel/sched/syscalls.c). Older kernels
-//! ignore it, so whether it works is tried out.
+//! ignore it, so this tries whether it works.
 
 use corun_model::Nanos;
 use corun_model::time::{MS, US};
@@ -52,7 +52,7 @@ pub(crate) fn slice(tid: u32) -> io::Result<Option<Nanos>> {
     Ok(ordinary.then_some(attr.runtime))
 }
 
-/// Asks for a slice, or (`None`) for the scheduler's own. All else stays.
+/// Asks for a slice, or (`None`) for the scheduler's own. Everything else stays.
 pub(crate) fn set_slice(tid: u32, slice: Option<Nanos>) -> io::Result<()> {
     let attr = SchedAttr {
         size: SIZE,

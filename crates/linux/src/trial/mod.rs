@@ -3,12 +3,12 @@
 //! measures (AQL_Sched, EuroSys 2016, §3.4).
 //!
 //! vCPUs of a host without sched_ext are threads that ask the kernel for a slice, as
-//! [`crate::stock`] does it. [`guests`] are VMs of KVM, made for this and gone with it, so that no
-//! other VMs are touched. Where there is no KVM, [`run`] does it with threads of this process. What
-//! these cannot show is what only guests do: exits.
+//! [`crate::stock`] does it. [`guests`] are VMs of KVM, made for this and gone with it, so that no other VMs are
+//! touched. Where there is no KVM, [`run`] does it with threads of this process, which cannot show what only guests do:
+//! exits.
 //!
-//! A turn on a pCPU ends where the program's clock jumps: a request for a slice is one thing, what is
-//! delivered another, and this shows the latter without the kernel's help.
+//! A turn on a pCPU ends where the program's clock jumps: the slice that a thread gets may differ from the one that it
+//! asks for, and this shows the former without the kernel's help.
 
 pub mod guests;
 mod programs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The programs: AQL_Sched's benchmarks (EuroSys 2016, Table 1) with nothing but what makes their type.
-//! They do what `corun calibrate` simulates.
+//! The programs: AQL_Sched's benchmarks (EuroSys 2016, Table 1) reduced to what makes their type. They do what `corun
+//! calibrate` simulates.
 
 use super::turns::Turns;
 use corun_model::Nanos;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
-    /// Walks a linked list of so many bytes, a cache line each (LLCF, LoLCF, LLCO).
+    /// Walks a linked list of this many bytes, a cache line per element (LLCF, LoLCF, LLCO).
     List(u64),
     /// Serves pages, and runs scripts when there is nothing to serve (IOInt).
     Pages,
@@ -194,7 +194,7 @@ impl Work {
     }
 }
 
-/// How many lines a list of so many bytes has.
+/// How many lines a list of this many bytes has.
 pub(super) fn lines(bytes: u64) -> usize {
     (bytes / LINE).max(2) as usize
 }

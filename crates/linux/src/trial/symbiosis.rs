@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs on the two hardware threads of a core, alone and two by two, with how their cycles divide: what
-//! the coefficients of symbiosis are found from (vSMT-IO, dissertation §3.4.3).
+//! Programs on the two hardware threads of a core, alone and in pairs, with how their cycles divide: from this the
+//! coefficients of symbiosis are found (vSMT-IO, dissertation §3.4.3).
 //!
-//! Threads, not guests: what is measured are units of a core, which know no guests. Each is bound to a pCPU;
-//! counters are the pCPU's, so what else runs there meanwhile counts, too.
+//! They are threads, not guests: the units of a core do not care. Each is bound to a pCPU; the counters are the pCPU's,
+//! so anything else that runs there meanwhile counts, too.
 
 use crate::cycles::events;
 use crate::perf::{Count, Counter};
@@ -25,7 +25,7 @@ pub enum Program {
     Add,
     /// Divides, each by what comes of the one before: waits for a unit.
     Divide,
-    /// Walks a list of so many bytes, a cache line each, in no order: waits for caches or memory.
+    /// Walks a list of this many bytes, a cache line per element, in random order: waits for caches or memory.
     List(u64),
     /// Walks such a list, and adds between two steps.
     ListAndAdd(u64),
@@ -124,8 +124,8 @@ impl Work {
     }
 }
 
-/// A list of so many lines that goes through all of them once, in an order that no prefetcher guesses
-/// (Sattolo's shuffle, with a generator whose numbers are the same each time).
+/// A list of this many lines that goes through all of them once, in an order that no prefetcher guesses (Sattolo's
+/// shuffle, with a generator whose numbers are the same each time).
 fn list(lines: u64) -> Vec<u64> {
     let count = usize::try_from(lines).unwrap_or(0);
     let mut order: Vec<u64> = (0..lines).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! On this machine, shortly: that programs work, take turns, and end.
+//! Briefly, on this machine: programs work, take turns, and end.
 
 use super::*;
 use corun_model::time::MS;

@@ -17,7 +17,7 @@ use std::fmt::Write;
 type Head = (&'static str, &'static str, &'static str);
 /// What a metric of a vCPU says.
 type Value = fn(Counted) -> f64;
-/// What a metric of what a policy thinks of a VM says, if it does.
+/// The value of a metric of a policy's status for a VM, if there is one.
 type Thought = fn(&VmNow) -> Option<f64>;
 
 const RUN: Head = (
@@ -151,8 +151,8 @@ fn named(vm: &VmSample) -> Named<'_> {
     (&identity.name, identity.uuid.as_deref().unwrap_or_default())
 }
 
-/// How every [`text`] begins, now and ever since there are such files: that tells them from others, also from those of
-/// `corun guest`, whose metrics are named `corun_guest_`.
+/// How every [`text`] has always begun: that tells these files from others, also from those of `corun guest`, whose
+/// metrics are named `corun_guest_`.
 pub const BEGINNING: &str = "# HELP corun_scheduler_";
 
 /// Identities that occur more than once: node_exporter refuses a file in which a line occurs twice,
@@ -345,7 +345,7 @@ impl Page<'_> {
     }
 }
 
-/// What the daemon says of a VM.
+/// What the daemon says about a VM.
 fn known<'a>(sample: &'a Sample, vm: &VmSample) -> Option<&'a VmNow> {
     let daemon = sample.daemon.as_ref()?;
     daemon.vm(vm.machine.tgid)
@@ -392,7 +392,7 @@ mod tests {
         super::text(sample, &totals)
     }
 
-    /// What policies think of VMs is there for those that they think something of, and nothing else is.
+    /// A policy's status is shown for VMs that have one, and for no others.
     #[test]
     fn a_vm_that_its_policy_leaves_alone_says_so() {
         let host = FakeHost::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two samples → shares of time, in esxtop's words.
+//! Two samples → shares of time, in esxtop's terms.
 //!
 //! A vCPU's time is %RUN + %RDY + %CSTP + %WAIT: on a pCPU, wanting one, held back for its siblings'
 //! sake, halted. %MLMTD, throttled by `cpu.max`, is known per VM only unless corun is in charge. A VM's shares are those of its
@@ -39,8 +39,8 @@ pub struct Row {
     pub ready: f64,
     /// Share of time co-stopped; `None`: not known.
     pub costop: Option<f64>,
-    /// Share of time throttled by `cpu.max`; `None`: no cgroup of its own, or a vCPU of which only the
-    /// kernel could tell.
+    /// Share of time throttled by `cpu.max`; `None`: it has no cgroup of its own, or is a vCPU for which only the
+    /// kernel would know.
     pub throttled: Option<f64>,
     /// Share of time halted.
     pub wait: f64,

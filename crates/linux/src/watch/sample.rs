@@ -35,8 +35,7 @@ pub struct VmSample {
     pub at: Nanos,
     /// Its identity, and its threads.
     pub machine: Machine,
-    /// Where the cgroup is that it has to itself: to find that takes listing processes, so whoever else wants to
-    /// know asks here.
+    /// Where the cgroup is that it has to itself: finding that takes listing processes, so other code asks here.
     pub(crate) own_cgroup: Option<PathBuf>,
     /// What that says.
     pub group: Group,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What VMs had in all, from look to look.
+//! What VMs have had in total, kept from look to look.
 //!
-//! Problem: a counter must not fall as long as its VM lives: Prometheus takes that for a new beginning and adds
-//! all of it once more. But what belongs to a VM and is no vCPU comes and goes: QEMU's workers end after some
-//! seconds without work, cgroups go, the daemon that throttles ends before its VMs do.
+//! Problem: a counter must not fall as long as its VM lives: Prometheus takes that for a restart and adds all of it
+//! once more. But parts of a VM that are not vCPUs come and go: QEMU's workers end after some seconds without work,
+//! cgroups go, the daemon that throttles ends before its VMs do.
 //!
 //! How: what each part has counted since the last look is added to the VM's sum, so that a part
 //! that goes takes nothing away. What a part did between the last look and its end is not known.
@@ -50,7 +50,7 @@ impl Totals {
     pub fn add(&mut self, sample: &Sample) {
         let mut before = std::mem::take(&mut self.vms);
         let in_charge_s = sample.daemon.as_ref().map(|daemon| daemon.for_s);
-        // Another daemon counts from 0; one that only hung counts on.
+        // Another daemon counts from 0; a daemon that only hung counts on.
         let another = in_charge_s.is_some_and(|time| time < self.in_charge_s);
         self.in_charge_s = in_charge_s.unwrap_or(self.in_charge_s);
         for vm in &sample.vms {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The homes of vCPUs: their assignment to pCPUs and its improvement.
 //!
-//! New vCPUs go where fewest siblings live, and there where fewest vCPUs live; of such pCPUs to the one
-//! beside whose SMT sibling fewest live: to cores before hardware threads, as the dispatcher does for
-//! free placement (`dispatcher/crowding.h`). Then single vCPUs move as long as that takes siblings
-//! apart, or evens out loads without bringing any together, or evens out cores without harm to either.
-//! The first kind of move lowers the sum of squares of sibling counts, the second lowers that of loads
-//! and keeps the first, the third lowers that of cores' loads and keeps both: it ends. Where affinity
-//! excludes nothing, no two pCPUs then differ by more than one vCPU, nor by more than one of any VM.
+//! A new vCPU goes to the pCPU where the fewest siblings live; of several, to the one where the fewest vCPUs live; of
+//! these, to the one on whose SMT sibling the fewest live. So it prefers idle cores to idle hardware threads, as the
+//! dispatcher does for free placement (`dispatcher/crowding.h`). Then single vCPUs move as long as that takes siblings
+//! apart, or evens out loads without bringing any together, or evens out cores without harm to either. The first kind
+//! of move lowers the sum of squares of sibling counts, the second lowers that of loads and keeps the first, the third
+//! lowers that of cores' loads and keeps both: so it ends. Where affinity excludes nothing, no two pCPUs then differ by
+//! more than one vCPU, nor by more than one of any VM.
 
 use corun_model::{PcpuId, PcpuSet, Snapshot, TaskId, VmId};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ struct Resident {
     home: PcpuId,
 }
 
-/// Numbers by pCPU, 0 behind the end.
+/// Numbers by pCPU; beyond the end, 0.
 #[derive(Clone, Debug, Default)]
 struct Counts(Vec<u32>);
 
@@ -42,7 +42,7 @@ impl Counts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Homes {
     residents: BTreeMap<TaskId, Resident>,
-    /// vCPUs by the number of the pCPU where they live: all, and those of a VM.
+    /// How many vCPUs live on each pCPU: of all VMs, and of each VM.
     load: Counts,
     siblings: BTreeMap<VmId, Counts>,
     /// The SMT sibling of each pCPU, where a core has two hardware threads.
@@ -86,7 +86,7 @@ impl Homes {
         while self.improve(&host) {}
     }
 
-    /// Keeps those whose vCPU still exists and may still live there.
+    /// Keeps the homes whose vCPU still exists and may still live there.
     fn keep_valid(&mut self, seen: &Snapshot, host: &PcpuSet) {
         let mut kept = BTreeMap::new();
         for vm in &seen.vms {
@@ -145,7 +145,7 @@ impl Homes {
         true
     }
 
-    /// The first better home of a vCPU; nowhere do fewer than `least` live.
+    /// The first better home of a vCPU; no pCPU and no core has fewer residents than `least`.
     fn better_home(&self, resident: &Resident, least: Least) -> Option<PcpuId> {
         let siblings = self.siblings.get(&resident.vm)?;
         let (here, load) = (siblings.at(resident.home), self.load.at(resident.home));

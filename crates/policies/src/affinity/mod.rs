@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Affinity: each vCPU has a home pCPU and is queued nowhere else.
 //!
-//! What administrators do with `virsh vcpupin`, and what Sukwong & Kim (EuroSys 2011, §2.2) compare
-//! balance scheduling with: an equal number of vCPUs on every pCPU, siblings apart as long as there
-//! are pCPUs enough. Homes are given once; when VMs come and go, or affinities change, as few vCPUs
-//! move as the two aims take.
+//! This is what administrators do with `virsh vcpupin`, and what Sukwong & Kim (EuroSys 2011, §2.2)
+//! compare balance scheduling with: an equal number of vCPUs on every pCPU, siblings apart as long
+//! as there are enough pCPUs. Homes are given once; when VMs come and go, or affinities change, as
+//! few vCPUs move as these two aims require.
 
 mod homes;
 

@@ -61,8 +61,8 @@ pub fn called(siblings: &[(bool, bool)]) -> Found<Vec<usize>> {
     }
 }
 
-/// When a task or gang starts that becomes ready in time slot `from` and wants this number of
-/// pCPUs, by Algorithm 1; takes them from the slot. `None`: in none of these slots.
+/// The slot in which a task or gang that becomes ready in slot `from`, and wants this number of pCPUs, starts by
+/// Algorithm 1; takes the pCPUs from that slot. `None`: in none of these slots.
 pub fn start_slot(slots: &mut [Vec<bool>], from: usize, wanted: usize) -> Option<usize> {
     let open = slots.get(from..)?;
     let number = from + coscheduling_slot(open, wanted).answer?;
@@ -71,9 +71,9 @@ pub fn start_slot(slots: &mut [Vec<bool>], from: usize, wanted: usize) -> Option
     Some(number)
 }
 
-/// Figure 3, in slots: when the two vCPUs start together that are ready in slot T0 = 0, in which one of
-/// two pCPUs is taken, and when the I/O job does that is ready between T0 and T1 and can be given
-/// what is left of a slot from T1 on.
+/// Figure 3, in slots. The two vCPUs are ready in slot T0 = 0, in which one of two pCPUs is taken: when do they start
+/// together? The I/O job is ready between T0 and T1, and can be given what is left of a slot from T1 on: when does it
+/// start?
 pub fn figure_3() -> Option<(usize, usize)> {
     let mut slots = [vec![true, false], vec![true, true], vec![true, true]];
     let vcpus = start_slot(&mut slots, 0, 2)?;

@@ -4,8 +4,8 @@
 //!
 //! Each application has four threads, thread i on core i. Its main thread generates tasks for some
 //! time, then the others do them, then the iteration is over. Where both want a core, one of them
-//! has to wait; which one decides how long both iterations take. The figure's lengths of tasks are
-//! drawn, not told; those here are the ones that all its text fits: a reconstruction.
+//! has to wait; which one decides how long both iterations take. The lengths of tasks are drawn in
+//! the figure, but not stated; those here are the ones that fit all of its text: a reconstruction.
 
 /// Cores, and threads of each application.
 pub const CORES: usize = 4;
@@ -123,8 +123,8 @@ impl Schedule {
         last.map_or(0, |at| at + 1)
     }
 
-    /// When App1 can begin a second iteration where its main thread is: the first is over, and
-    /// nobody has the core.
+    /// When App1 can begin a second iteration where its main thread is: the first is over, and the
+    /// core is free.
     pub fn second_iteration(&self) -> usize {
         let over = self.finish(0);
         let core = &self.cores[APP_1.main];
@@ -132,7 +132,7 @@ impl Schedule {
         over.max(busy.map_or(0, |at| at + 1))
     }
 
-    /// The cores that nobody has from a time on.
+    /// The cores that are free from a time on.
     pub fn free_from(&self, time: usize) -> Vec<usize> {
         let free = |&core: &usize| self.cores[core].iter().skip(time).all(Option::is_none);
         (0..CORES).filter(free).collect()

@@ -7,9 +7,9 @@
 //! want one lock. Under CFS all may be in one runqueue (`P_stack`); under balance scheduling that
 //! does not happen.
 //!
-//! The equations as they can be read today are damaged (factors and bounds are lost), and `T_P` is
-//! not defined. What is here is a reading of them, not a quotation; [`super::placements`] counts all
-//! placements one by one to see how far the reading describes the model, and says where it does not.
+//! The available text of the equations is damaged (factors and bounds are lost), and `T_P` is not defined. What is here
+//! is a reading of them, not a quotation; [`super::placements`] counts all placements one by one to see how far the
+//! reading describes the model, and says where it does not.
 
 use super::synchronisation::{LOCK_HOLD, MIN_PERIOD, MIN_SLICE, cfs_slice};
 

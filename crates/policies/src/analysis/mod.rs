@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the papers work out on paper: their formulas as plain functions.
+//! What the papers derive by arithmetic: their formulas as plain functions.
 //!
 //! Problem: some claims of a paper are arithmetic, not measurement; to check them, or to compare the
 //! simulator with them, the arithmetic has to be there as code, with its assumptions. Nothing

@@ -136,8 +136,8 @@ impl Default for PauseLoop {
 }
 
 impl PauseLoop {
-    /// The shortest spinning that is found, ns, as the paper has it: a window of so many PAUSEs, each
-    /// a gap after the last.
+    /// The shortest spinning that is found, ns, as the paper has it: a window of this many PAUSEs, each a gap after the
+    /// last.
     pub fn spin_of_paper(&self) -> f64 {
         self.window * self.gap / self.clock
     }

@@ -2,9 +2,9 @@
 //! What calibration finds out about a machine: the best slice of each type, and the limits between
 //! types (AQL_Sched, EuroSys 2016, §3.4).
 //!
-//! The paper's numbers hold for its machine, and it gives no limits. `corun calibrate` measures both
-//! and writes a file, which names the machine and is refused on another one. The defaults are its
-//! slices, and the limits that `corun calibrate` finds on a model of its machine.
+//! The paper's slices hold for its machine, and it gives no limits. `corun calibrate` measures both and writes a file,
+//! which names the machine and is refused on another one. The defaults are the paper's slices, and the limits that
+//! `corun calibrate` finds on a model of the paper's machine.
 //!
 //! The file is TOML; `corun_scenario::calibration` reads it.
 
@@ -18,7 +18,7 @@ use std::fmt;
 /// The best slice of each type, ns; `None`: it does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slices {
-    /// Of pools where types meet that do not agree, and where none has a wish.
+    /// For pools where types with different best slices meet, or none that has one.
     pub default: Nanos,
     /// IOInt.
     pub io_int: Option<Nanos>,
@@ -58,7 +58,7 @@ impl Slices {
         }
     }
 
-    /// Says the best slice of one of the paper's types.
+    /// Sets the best slice of one of the paper's types.
     pub fn set(&mut self, kind: Kind, slice: Option<Nanos>) {
         match kind {
             Kind::IoInt => self.io_int = slice,
@@ -111,8 +111,8 @@ impl fmt::Display for Machine {
 }
 
 impl Machine {
-    /// Does what was found on this machine hold on `other`? What slices are best hangs on the caches,
-    /// on SMT and on how many cores share a cache, not on how many such caches there are.
+    /// Does what was found on this machine hold on `other`? Which slices are best depends on the caches, on SMT and on
+    /// how many cores share a cache, not on how many such caches there are.
     ///
     /// # Errors
     /// What differs.

@@ -2,22 +2,22 @@
 //! Which vCPUs share which pCPUs, and at which slice: AQL_Sched's two levels of clustering (EuroSys
 //! 2016, §3.5).
 //!
-//! Level 1 (Algorithm 1) gives each socket its share of the vCPUs: those that trash the last-level
-//! cache first, VM by VM, then the others with the LoLCF at their head, so that LLCF and trashers
-//! meet as little as possible. Level 2 (Algorithm 2) makes pools of a socket's pCPUs: a cluster of
-//! vCPUs for each slice, agnostic vCPUs filling the smaller clusters up; each pCPU takes its share
-//! of one cluster, and one that must take from two goes to a pool with the default slice.
+//! Level 1 (Algorithm 1) gives each socket its share of the vCPUs: first those that trash the last-level cache, VM by
+//! VM, then the others with the LoLCF at their head, so that LLCF and trashers meet as little as possible. Level 2
+//! (Algorithm 2) makes pools of a socket's pCPUs: vCPUs form a cluster for each slice, and agnostic vCPUs fill up the
+//! smaller clusters; each pCPU takes its share of one cluster, and one that must take from two goes to a pool with the
+//! default slice.
 //!
 //! What differs from the pseudo code, and why: lists are filled up across their end (as printed, the
-//! socket with the last trasher would stay short), a cluster that is used up exactly is left (as
-//! printed, all of Table 5 would have a pCPU at the default slice), shares are of weights instead of
-//! numbers, which is the same where weights are equal, and need not divide evenly: the vCPU that
-//! begins in a pCPU's share is that pCPU's. A vCPU whose weight is worth more than a pCPU counts as
-//! one pCPU ([`usable()`]), since it cannot use more; else pCPUs would idle while others have too few. The paper's vCPUs
-//! may run anywhere; those that cpusets bind are dealt out first, among the sockets that they may use ([`Rooms`]).
+//! socket with the last trasher would stay short), a cluster that is used up exactly is left (as printed, all of Table
+//! 5 would have a pCPU at the default slice), and shares are of weights instead of numbers, which is the same where
+//! weights are equal. Shares need not divide evenly: a vCPU goes to the pCPU in whose share it begins. A vCPU whose
+//! weight is worth more than a pCPU counts as one pCPU ([`usable()`]), since it cannot use more; otherwise some pCPUs
+//! would idle while vCPUs crowd on others. The paper's vCPUs may run anywhere; those that cpusets bind are dealt out
+//! first, among the sockets that they may use ([`Rooms`]).
 //!
-//! Between rounds, vCPUs of the same type are as good as each other: the places that a type has go
-//! first to those that had them before ([`keep_places`]).
+//! From round to round, vCPUs of the same type are interchangeable: the places that a type has go first to those vCPUs
+//! that had them before ([`keep_places`]).
 
 use super::calibration::Slices;
 use super::kind::{Kind, Type};
@@ -34,7 +34,7 @@ pub struct Member {
     pub task: TaskId,
     /// What it is.
     pub of: Type,
-    /// Its share of pCPU time is in proportion to this; at least 1.
+    /// Its share of pCPU time is proportional to this; at least 1.
     pub weight: u64,
     /// Which of the cpusets it is bound to; `None`: it may use any pCPU.
     pub bound: Option<usize>,
@@ -65,8 +65,8 @@ pub struct Pooled {
     pub members: Vec<Member>,
 }
 
-/// Level 1: the vCPUs of each socket; `cpusets` are what members are bound to. Those that are bound come first, and the others
-/// are dealt out among what they leave.
+/// Level 1: the vCPUs of each socket; `cpusets` are what members are bound to. Bound members are placed first, and the
+/// others are dealt out into the room that these leave.
 pub fn level_1(members: &[Member], sockets: &[PcpuSet], cpusets: &[PcpuSet]) -> Vec<Vec<Member>> {
     let (trashing, mut others): (Vec<Member>, Vec<Member>) =
         members.iter().partition(|member| member.of.trashes());
@@ -74,7 +74,8 @@ pub fn level_1(members: &[Member], sockets: &[PcpuSet], cpusets: &[PcpuSet]) -> 
     let (bound, free): (Vec<Member>, Vec<Member>) =
         (trashing.into_iter().chain(others)).partition(|member| member.bound.is_some());
     let mut rooms = Rooms::new(members, sockets, cpusets);
-    // What is left of a socket need not be a number of pCPUs: one that only begins there had better go to the next.
+    // What is left of a socket need not be a whole number of pCPUs: a vCPU that only begins there had better go to the
+    // next.
     let point = match bound.is_empty() {
         true => Point::Begin,
         false => Point::Middle,
@@ -86,8 +87,8 @@ pub fn level_1(members: &[Member], sockets: &[PcpuSet], cpusets: &[PcpuSet]) -> 
     dealt
 }
 
-/// What those bound to cpusets have of the sockets: in units of which a pCPU has as many as all members weigh, and a member
-/// takes its weight for each pCPU of the host.
+/// How members bound to cpusets fill the sockets, in units that avoid fractions: a pCPU has as many as all members
+/// weigh together, and a member takes its weight times the host's number of pCPUs.
 struct Rooms {
     /// All members' weights.
     weight: i128,
@@ -96,9 +97,9 @@ struct Rooms {
     sockets: Vec<PcpuSet>,
     /// Of each cpuset, the pCPUs in each socket.
     parts: Vec<Vec<PcpuSet>>,
-    /// What all that are bound have taken of each socket.
+    /// What all bound members have taken of each socket.
     taken: Vec<i128>,
-    /// The same by those only who may use some of the pCPUs that a cpuset has there, for each cpuset.
+    /// The same for each cpuset, counting only members that may use some of its pCPUs there.
     beside: Vec<Vec<i128>>,
 }
 
@@ -137,7 +138,7 @@ impl Rooms {
         }
     }
 
-    /// What is left of so many pCPUs of which so much is taken; below 0 if that is more than there is.
+    /// What is left of these pCPUs when so much is taken; below 0 if that is more than there is.
     fn room(&self, pcpus: &PcpuSet, taken: i128) -> i128 {
         i128::from(pcpus.len()) * self.weight - taken
     }
@@ -164,9 +165,9 @@ impl Rooms {
         left.map(|room| room.unwrap_or(0)).collect()
     }
 
-    /// Puts members into sockets of their cpusets, those with least choice first: each into the first one with room for
-    /// most of it, and, once all are full, into the one with most room. Who is beyond what a socket has moves on to another with
-    /// more room, so that others can have the sockets that nobody else may use.
+    /// Puts members into sockets of their cpusets, those with the least choice first: each into the first socket with
+    /// room for most of it, or, once all are full, into the one with most room. Then members of overfull sockets move
+    /// on to others with more room, so that room in sockets that only some members may use is used, too.
     fn bind(&mut self, mut bound: Vec<Member>) -> Vec<Vec<Member>> {
         let mut dealt = vec![Vec::new(); self.sockets.len()];
         let choice = |member: &Member| {
@@ -187,7 +188,7 @@ impl Rooms {
                 dealt[at].push(*member);
             }
         }
-        // Each evens two sockets out if weights are alike, and so many are enough then.
+        // If weights are alike, each round evens out two sockets, and this many are enough.
         for _ in 0..bound.len() {
             let Some(moves) = (0..dealt.len()).find_map(|full| self.moves(full, &dealt)) else {
                 break;
@@ -202,12 +203,12 @@ impl Rooms {
         dealt
     }
 
-    /// The fewest moves of members (from a socket, which of those there, to another) after which another socket has one more
-    /// and a full one has one less, and no less room than the other; `None`: there are none, or it has room. A socket is full as a
-    /// whole: who crowds others on a part of it stays.
+    /// The fewest moves of members (from a socket, which of those there, to another) after which another socket has one
+    /// more and the full one has one less, and no less room than the other; `None`: there are none, or the socket has
+    /// room. A socket is full as a whole: a member that crowds others on a part of it stays.
     fn moves(&self, full: usize, dealt: &[Vec<Member>]) -> Option<Vec<(usize, usize, usize)>> {
         let lacks = self.room(&self.sockets[full], self.taken[full]);
-        // By the move of which member there, and from where, a socket can have one more.
+        // For each socket: from where, and by the move of which member there, it can have one more.
         let mut reached: Vec<Option<(usize, usize)>> = vec![None; dealt.len()];
         let mut next = VecDeque::from_iter((lacks < 0).then_some(full));
         while let Some(from) = next.pop_front() {
@@ -229,15 +230,15 @@ impl Rooms {
     }
 }
 
-/// What of a member says to which share it goes.
+/// Which point of a member decides to which share it goes.
 #[derive(Clone, Copy)]
 enum Point {
     Begin,
     Middle,
 }
 
-/// Deals members out, in order, in shares of their weight that are proportional to `sizes`: each
-/// goes to the share in which that point of it is.
+/// Deals members out, in order, in shares of their weight that are proportional to `sizes`: each goes to the share in
+/// which this point of it lies.
 fn deal(members: &[Member], sizes: &[u128], point: Point) -> Vec<Vec<Member>> {
     let mut dealt = vec![Vec::new(); sizes.len()];
     let whole: u128 = sizes.iter().sum();
@@ -263,8 +264,8 @@ fn deal(members: &[Member], sizes: &[u128], point: Point) -> Vec<Vec<Member>> {
     dealt
 }
 
-/// The members with what their weights are worth on so many pCPUs: one pCPU at most, so that others have
-/// what is beyond that.
+/// The members, with what their weights are worth on this many pCPUs: one pCPU each at most; the others get what is
+/// beyond that.
 fn usable(members: &[Member], pcpus: u32) -> Vec<Member> {
     let most = usable::most(members.iter().map(|member| member.weight), pcpus);
     let capped = |member: &Member| Member {
@@ -274,8 +275,8 @@ fn usable(members: &[Member], pcpus: u32) -> Vec<Member> {
     members.iter().map(capped).collect()
 }
 
-/// A socket's clusters by slice (Algorithm 2, lines 2–10). Agnostic vCPUs go one by one to the
-/// lightest cluster that there is.
+/// A socket's clusters by slice (Algorithm 2, lines 2–10). Agnostic vCPUs go, one by one, to the cluster that is the
+/// lightest by then.
 fn clusters(members: &[Member], slices: &Slices) -> BTreeMap<Nanos, Vec<Member>> {
     let mut clusters: BTreeMap<Nanos, Vec<Member>> = BTreeMap::new();
     let best = |member: &Member| slices.best(member.of.kind);

@@ -19,7 +19,7 @@ const fn plain(kind: Kind) -> Type {
     Type { kind, plus: false }
 }
 
-/// So many of each, one after another.
+/// Members: this many of each type, one after another.
 fn members(counts: &[(usize, Type)]) -> Vec<Member> {
     let types = counts.iter().flat_map(|&(count, of)| vec![of; count]);
     let member = |(task, of): (usize, Type)| Member {
@@ -31,7 +31,7 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
     types.enumerate().map(member).collect()
 }
 
-/// Sockets of so many pCPUs each.
+/// Sockets of this many pCPUs each.
 fn sockets(count: u32, pcpus: u32) -> Vec<PcpuSet> {
     let socket = |at: u32| (at * pcpus..(at + 1) * pcpus).map(PcpuId).collect();
     (0..count).map(socket).collect()
@@ -195,8 +195,9 @@ fn cpusets_of_several_sockets_are_filled_in_order() {
     assert_eq!(told, [[4, 0], [2, 2], [0, 4]]);
 }
 
-/// pCPUs 0 and 1 of a socket belong to different cpusets: who fills the one does not take the other's room. What is left of a
-/// socket may be a part of a pCPU; one that would only begin there goes where there is room for all of it.
+/// pCPUs 0 and 1 of a socket belong to different cpusets: a vCPU that fills the one does not take the other's room.
+/// What is left of a socket may be a part of a pCPU; a vCPU that would only begin there goes where there is room for
+/// all of it.
 #[test]
 fn cpusets_of_a_socket_that_share_no_pcpu_do_not_crowd_each_other() {
     let sockets: Vec<PcpuSet> = ["0-1", "2-3", "4-5"].map(|it| it.parse().unwrap()).into();
@@ -209,7 +210,8 @@ fn cpusets_of_a_socket_that_share_no_pcpu_do_not_crowd_each_other() {
     assert_eq!(dealt.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
 }
 
-/// Too many for all that they may use: what is over is shared, and of a socket that only some may use the others keep off.
+/// Too many vCPUs for all that they may use: the excess is shared, and the others keep off a socket that only some may
+/// use.
 #[test]
 fn what_cpusets_cannot_hold_is_shared() {
     let told = in_sockets(&[(2, None), (10, Some(0))], 3, &["0-7"]);
@@ -218,7 +220,7 @@ fn what_cpusets_cannot_hold_is_shared() {
     assert_eq!(told, [[2, 2, 0], [4, 0, 0], [0, 4, 0]]);
 }
 
-/// Table 5 does not hang on the order of VMs.
+/// Table 5 does not depend on the order of VMs.
 #[test]
 fn table_5_in_any_order() {
     let s5 = [(4, LLCF), (2, LOLCF), (4, SPIN), (2, LLCO), (4, IO)];
@@ -249,7 +251,7 @@ fn fewer_vcpus_than_pcpus_leave_none_unused() {
     );
 }
 
-/// A vCPU that is worth three times as much has a pCPU with a third of the others' company.
+/// A vCPU of three times the weight has a third of the others' company on its pCPU.
 #[test]
 fn weights_are_shared_out_not_numbers() {
     let mut all = members(&[(2, IO), (6, LLCF)]);
@@ -399,7 +401,7 @@ proptest! {
         prop_assert_eq!(busy, all.len().min((count * pcpus) as usize), "{:?}", made);
     }
 
-    /// Asked again, nobody moves.
+    /// Asked again, no vCPU moves.
     #[test]
     fn stable(types in prop::collection::vec(any_type(), 0..60), count in 1u32..4, pcpus in 1u32..9) {
         let counts: Vec<_> = types.iter().map(|&of| (1, of)).collect();

@@ -6,9 +6,9 @@ use std::fmt;
 /// What a vCPU runs. The order is the one in which types win if cursors are equal.
 ///
 /// Ties are common (an I/O-bound vCPU that hardly uses the last-level cache has both cursors at
-/// 100) and the paper leaves them open: what is served worst by a wrong slice comes first, so I/O
-/// and spinning before caches, the last-level cache's friends before types that do not depend on
-/// it.
+/// 100), and the paper leaves them open. Here the type that a wrong slice harms most comes first:
+/// I/O and spinning before caches, friends of the last-level cache before types that do not depend
+/// on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// I/O-intensive: interrupts must be handled soon.

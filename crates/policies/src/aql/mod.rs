@@ -7,17 +7,18 @@
 //! apart, comes from [`calibration`]. A vCPU stays on its pool's pCPUs while it is in the pool; within a
 //! pool fair order decides.
 //!
-//! vCPUs that do not want to run ([`crate::wanting`]) take no part in that, since the paper has none: pools would be made
-//! for them. Each waits in the pool with the best slice of its last type, so that it has that when it wakes up; if there
-//! is none, or it is agnostic, in the one with least weight for each pCPU. It is dealt out with the others once it counts.
+//! vCPUs that do not want to run ([`crate::wanting`]) are left out (the paper has none): otherwise pools would be made
+//! for them. Each waits in the pool with the best slice of its last type, so that it has that slice when it wakes up;
+//! if there is no such pool, or the type is agnostic, in the pool with the least weight per pCPU. It is dealt out with
+//! the others once it counts.
 //!
-//! Where there are [quotas](crate::quotas) or [cpusets](crate::cpusets), a vCPU counts for what it can use: else pools would
-//! be made for those that are throttled or crowded.
+//! Where there are [quotas](crate::quotas) or [cpusets](crate::cpusets), a vCPU counts for what it can use: otherwise
+//! pools would be made for vCPUs that are throttled or crowded.
 //!
-//! Where cpusets divide a host, each part has pools of its own; and in a part those that may not use all of its pCPUs are
-//! dealt out among the sockets that they may use. A vCPU that may use none of its pool's pCPUs all the
-//! same (its own are some of a socket's) goes to a pool that it can use: one with its best slice, if it has one and there
-//! is such a pool, and the one with least weight for each of the pCPUs that it can use there.
+//! Where cpusets divide a host, each part has pools of its own; within a part, vCPUs that may not use all of its pCPUs
+//! are dealt out among the sockets that they may use. A vCPU that may still use none of its pool's pCPUs (it may use
+//! only some of a socket's) goes to a pool that it can use: to one with its best slice, if it has one and there is such
+//! a pool; of several, to the one with the least weight per pCPU that the vCPU can use there.
 
 pub mod calibration;
 pub mod cluster;
@@ -47,7 +48,8 @@ use std::iter::repeat_n;
 pub struct AqlParams {
     /// What the machine is like.
     pub calibration: Calibration,
-    /// One slice for all pools, which are made as if each had its own, ns: what slices are good for (Figure 7).
+    /// One slice for all pools, which are still made as if each had its own, ns: shows what the slices contribute
+    /// (Figure 7).
     pub uniform: Option<Nanos>,
 }
 
@@ -56,19 +58,19 @@ pub struct AqlParams {
 pub struct Aql {
     params: AqlParams,
     recogniser: Recogniser,
-    /// Of each part that cpusets divide the host into.
+    /// The pools of each part into which cpusets divide the host.
     pools: Vec<(PcpuSet, Vec<Pooled>)>,
-    /// Of what the pools are made, if to make them again would change nothing.
+    /// What the pools were made from, if making them again from that would change nothing.
     settled: Option<Vec<Divided>>,
 }
 
-/// What is in a part that cpusets divide a host into.
+/// What is in one of the parts into which cpusets divide a host.
 #[derive(Clone, Debug, PartialEq)]
 struct Divided {
     pcpus: PcpuSet,
-    /// Those of its pCPUs that are in one socket.
+    /// Its pCPUs, socket by socket.
     sockets: Vec<PcpuSet>,
-    /// Of those members that may not use all of its pCPUs.
+    /// The cpusets of members that may not use all of its pCPUs.
     cpusets: Vec<PcpuSet>,
     members: Vec<Member>,
 }
@@ -82,7 +84,7 @@ impl Aql {
         }
     }
 
-    /// Makes the pools of these parts, if the vCPUs in them or what they are taken for have changed.
+    /// Makes the pools of these parts, if the vCPUs in them or their types have changed.
     fn make_pools(&mut self, parts: Vec<Divided>) {
         if self.settled.as_ref() == Some(&parts) {
             return;
@@ -100,7 +102,7 @@ impl Aql {
         self.pools = pools;
     }
 
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let default = Calibration::default();
         let mut rows = vec![Parameter::new(
@@ -237,8 +239,8 @@ impl Policy for Aql {
     }
 }
 
-/// All vCPUs, VM by VM, each with what it weighs against all others: nothing if it does not want to run. `of`: its type,
-/// and whether it does.
+/// All vCPUs, VM by VM, each with what it weighs against all others: nothing if it does not want to run. `of`: its
+/// type, and whether it wants to run.
 pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> Vec<Member> {
     let mut members = Vec::with_capacity(seen.vms.iter().map(|vm| vm.vcpus.len()).sum());
     let (mut types, mut want) = (Vec::new(), Vec::new());
@@ -262,8 +264,8 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> (Type, bool)) -> V
     members
 }
 
-/// Where there are quotas or cpusets, vCPUs weigh what they can use: a pCPU each at most, or its own quota, and what those
-/// around and those beside it leave them.
+/// Where there are quotas or cpusets, vCPUs weigh what they can use: at most a pCPU each, or the vCPU's own quota, and
+/// no more than the quotas around it and the vCPUs beside it leave.
 fn limit(seen: &Snapshot, allowed: &[&PcpuSet], parts: &[Part], members: &mut [Member]) {
     let vcpus = || seen.vms.iter().flat_map(|vm| &vm.vcpus);
     let is_free = |part: &Part| part.members.iter().all(|&at| *allowed[at] == part.pcpus);
@@ -336,8 +338,8 @@ fn divided(seen: &Snapshot, mut members: Vec<Member>) -> Vec<Divided> {
     parts.into_iter().map(divide).collect()
 }
 
-/// Which of the `cpusets` it is that lets a vCPU use no more than these of a part's pCPUs, put there if it is a new one;
-/// `None`: it may use all of them.
+/// Which of the `cpusets` binds a vCPU that may use these of a part's pCPUs; a new one is added to the list. `None`: it
+/// may use all of them.
 fn bound(allowed: &PcpuSet, part: &PcpuSet, cpusets: &mut Vec<PcpuSet>) -> Option<usize> {
     let allowed = allowed.and(part);
     if allowed == *part {
@@ -350,8 +352,8 @@ fn bound(allowed: &PcpuSet, part: &PcpuSet, cpusets: &mut Vec<PcpuSet>) -> Optio
     }))
 }
 
-/// Says which vCPU is in which of these pools. `wish`: the slice that one is to have if it is in none, or may use none of
-/// its pool's pCPUs; `None`: any will do.
+/// Writes into the plan which vCPU is in which of these pools. `wish`: the slice that a vCPU should have if it is in no
+/// pool, or may use none of its pool's pCPUs; `None`: any will do.
 pub(crate) fn pooled(
     seen: &Snapshot,
     plan: &mut Plan,
@@ -388,7 +390,7 @@ pub(crate) fn pooled(
             ..TaskPlan::of(vcpu.task)
         });
     }
-    // They have no pool, or may use no pCPU of it.
+    // These vCPUs have no pool, or may use no pCPU of it.
     for (told, vcpu, home) in barred {
         let slice = wish(vcpu.task);
         let rank = |at: usize| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! vTRS for all vCPUs of a host: keeps what is remembered of each, and knows what cannot be seen.
+//! vTRS for all vCPUs of a host: keeps what is remembered of each, and reports which signals are missing.
 
 use super::kind::Type;
 use super::vtrs::{Cursors, Limits, Recognition};
@@ -17,9 +17,9 @@ struct Known {
 /// Every vCPU's recognition.
 #[derive(Clone, Debug, Default)]
 pub struct Recogniser {
-    /// In the order of their numbers. They stay from period to period, and nothing is built anew for them.
+    /// In the order of their numbers; kept from period to period, so that nothing is built anew for them.
     vcpus: Vec<(TaskId, Known)>,
-    /// What the host told in the last period, of any vCPU; `None`: there was none yet.
+    /// What the host reported in the last period, of any vCPU; `None`: nothing yet.
     told: Option<Signals>,
 }
 
@@ -103,7 +103,7 @@ impl Recogniser {
         self.of(task).kind.name()
     }
 
-    /// What a policy that goes by types thinks: what is not known, for people.
+    /// The status of a policy that goes by types: what it does not know, for people.
     pub fn status(&self) -> Status {
         let Some(told) = &self.told else {
             return Status::default();
@@ -132,8 +132,8 @@ impl Recogniser {
     }
 }
 
-/// In which part of the period a vCPU wanted to run; `None`: a quota kept it from pCPUs, which says nothing. As much I/O
-/// as makes it IOInt is as good as all of it, however little it computes for that.
+/// For which part of the period a vCPU wanted to run; `None`: a quota kept it from pCPUs, so nothing is known. With as
+/// much I/O as makes it IOInt it counts for the whole period, however little it computes for that.
 fn wanted(vcpu: &TaskSeen, limits: &Limits) -> Option<u32> {
     let wanted = vcpu.run + vcpu.ready;
     let all = wanted + vcpu.wait;
@@ -155,7 +155,7 @@ mod tests {
     fn vcpus_come_go_and_change_places() {
         let limits = super::super::Calibration::default().limits;
         let mut recogniser = Recogniser::default();
-        // Of VM n, who has the tasks 100n and 100n + 1, the second one does I/O in each period, the first one nothing.
+        // Of the tasks 100n and 100n + 1 of VM n, the second does I/O in each period, the first nothing.
         let mut look = |vms: &[usize]| {
             let all = snapshot(4, &[2; 3]).vms;
             let mut vms: Vec<VmSeen> = vms.iter().map(|&vm| all[vm].clone()).collect();

@@ -6,7 +6,7 @@ use corun_model::time::MS;
 use corun_model::{LlcSeen, Signals};
 use proptest::prelude::*;
 
-/// A host of four pCPUs with these single-vCPU VMs, as after a period in which all of them ran.
+/// A host of four pCPUs with these single-vCPU VMs, after a period in which all of them ran.
 fn host(kinds: &[Kind]) -> Snapshot {
     let mut seen = snapshot(4, &vec![1; kinds.len()]);
     for (vm, kind) in seen.vms.iter_mut().zip(kinds) {
@@ -191,7 +191,7 @@ fn a_host_that_tells_nothing_is_one_pool_and_says_so() {
     let status = policy.status().notes;
     assert_eq!(status.len(), 3, "{status:?}");
     assert!(status[2].contains("agnostic"), "{status:?}");
-    // One vCPU of which nothing is told for a period is not the host.
+    // One vCPU without signals for a period says nothing of the host.
     let mut seen = host(&[Kind::IoInt, Kind::Llcf]);
     let last = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).last();
     last.unwrap().signals = Signals::default();
@@ -320,7 +320,7 @@ fn sleep(vcpu: &mut corun_model::TaskSeen) {
     vcpu.signals.io_events = Some(0);
 }
 
-/// What a policy says once it knows who does not want to run.
+/// What a policy says once it knows which vCPUs do not want to run.
 fn long_settled(policy: &mut dyn Policy, seen: &Snapshot) -> Plan {
     (0..5).for_each(|_| drop(settled(policy, seen)));
     ask(policy, seen)
@@ -346,7 +346,7 @@ fn one_that_sleeps_waits_in_a_pool_with_its_slice() {
     let plan = long_settled(&mut policy, &seen);
     let expected = [[(1, 2); 2].as_slice(), &[(90, 2); 6]].concat();
     assert_eq!(served(&plan), expected);
-    // With nobody else of its type there is no such pool: it waits where there is most room.
+    // With no other vCPU of its type there is no such pool: it waits where there is most room.
     seen.vms[1].vcpus[..2].iter_mut().for_each(sleep);
     let plan = long_settled(&mut policy, &seen);
     assert_eq!(served(&plan), [(1, 4); 8]);
@@ -374,7 +374,7 @@ fn where_nobody_runs_all_have_pools() {
     );
 }
 
-/// One that does I/O is there for that, however little it computes.
+/// A vCPU that does I/O counts for that, however little it computes.
 #[test]
 fn io_counts_whatever_it_computes() {
     let mut seen = beside_idle(4);

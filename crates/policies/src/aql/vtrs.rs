@@ -2,12 +2,11 @@
 //! vTRS, the vCPU type recognition system (AQL_Sched, EuroSys 2016, §3.3).
 //!
 //! At the end of each monitoring period every vCPU gets five cursors, percent, that say how near it
-//! is to each type (Eq. 1 to 5); its type is the one whose mean over the last four periods is
-//! highest. What the paper leaves open is read so: equal means are decided by the order of [`Kind`];
-//! a vCPU keeps its type until another has won twice in a row; a period in which the vCPU had no pCPU
-//! says nothing of it and is passed over; where nothing counts cache misses, a vCPU that is less than
-//! half I/O or spinning is [`Kind::Unknown`]; and one that hardly refers to the last-level cache in a period is
-//! wholly LoLCF, whichever part of these few references missed.
+//! is to each type (Eq. 1 to 5); its type is the one whose mean over the last four periods is highest. Our reading of
+//! what the paper leaves open: equal means are decided by the order of [`Kind`]; a vCPU keeps its type until another
+//! has won twice in a row; a period in which the vCPU had no pCPU says nothing about it and is passed over; where
+//! nothing counts cache misses, a vCPU that is less than half I/O or spinning is [`Kind::Unknown`]; and one that hardly
+//! refers to the last-level cache in a period is wholly LoLCF, whatever part of these few references missed.
 //!
 //! Cursors are integers, hundredths of a percent.
 
@@ -20,8 +19,8 @@ pub const PERIOD: Nanos = 30 * corun_model::time::MS;
 pub const WINDOW: usize = 4;
 /// A cursor of 100 %.
 pub const FULL: u32 = 10_000;
-/// With fewer references to the last-level cache in a period, how many of them miss is chance: that of a vCPU that ran
-/// for a moment, and found its data gone. Nor can it use that cache: so many lines are 640 kB. Assumed.
+/// With fewer references to the last-level cache in a period, it is chance how many of them miss: the vCPU may have run
+/// for a moment only, and found its data gone. Nor can it make use of that cache: so many lines are 640 kB. Assumed.
 const FEW_REFERENCES: u64 = 10_000;
 /// How often another type must win in a row before it holds. Our reading: each change moves vCPUs.
 const WINS: u32 = 2;
@@ -57,7 +56,7 @@ pub fn constants() -> Vec<Parameter> {
     ]
 }
 
-/// What divides the types; the paper gives no values. See [`super::calibration`].
+/// The limits between the types; the paper gives no values. See [`super::calibration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// I/O events of a vCPU in a period, from which on it is wholly IOInt; at least 1.
@@ -71,7 +70,7 @@ pub struct Limits {
     pub llc_misses: u64,
 }
 
-/// The five cursors of a period.
+/// The cursors of a period: the paper's five, and one for what is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursors {
     /// IOInt.
@@ -106,7 +105,7 @@ fn below(level: u64, limit: u64) -> u32 {
 }
 
 impl Cursors {
-    /// Eq. 1 to 5: of a vCPU with these signals, in a VM with so many pause-loop exits.
+    /// Eq. 1 to 5, for a vCPU with these signals, in a VM with this many pause-loop exits.
     pub fn of(seen: &Signals, vm_exits: Option<u64>, limits: &Limits) -> Self {
         let io_int = share(seen.io_events.unwrap_or(0), limits.io_events);
         let con_spin = share(vm_exits.unwrap_or(0), limits.pause_exits);
@@ -210,7 +209,7 @@ impl Recognition {
             plus: spins_or_waits && means.llco > FULL / 2,
         };
         let held = self.decided.unwrap_or(won);
-        // Of another kind the kind counts, with or without a plus; of the same, the plus.
+        // For another kind only the kind counts, with or without a plus; for the same kind, the plus.
         let rival = self.rival.0;
         let again = rival.kind == won.kind && (won.kind != held.kind || rival.plus == won.plus);
         let wins = if again { self.rival.1 + 1 } else { 1 };
@@ -382,8 +381,7 @@ mod tests {
         }
     }
 
-    /// Where a vCPU trashes the cache or does not, by turns, it stays what it was: which socket it is put on is decided
-    /// by that.
+    /// If a vCPU trashes the cache and does not by turns, it stays what it was: that decides on which socket it is put.
     #[test]
     fn a_plus_that_comes_and_goes_never_holds() {
         let mut vcpu = Recognition::default();
@@ -409,7 +407,7 @@ mod tests {
         assert_eq!(kinds, [false, true, true, true], "it has won twice");
     }
 
-    /// Whether it trashes the cache changes all the time: that keeps no new kind from being held.
+    /// Whether it trashes the cache changes all the time: that does not keep a new kind from being adopted.
     #[test]
     fn a_kind_holds_whatever_its_plus_does() {
         let mut vcpu = Recognition::default();

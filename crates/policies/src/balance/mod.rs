@@ -9,7 +9,7 @@
 use crate::{NEW_VM_WAIT, Policy, place_all};
 use corun_model::{Nanos, Placement, Plan, Snapshot};
 
-/// Siblings never share a pCPU, as long as the VM has no more vCPUs than it may use pCPUs.
+/// Siblings never share a pCPU, as long as the VM has no more vCPUs than pCPUs that it may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balance;
 

@@ -2,9 +2,10 @@
 //! Load-conscious balance scheduling: sibling vCPUs on different pCPUs, unless those are crowded.
 //!
 //! Kim et al., "Demand-based coordinated scheduling for SMP VMs", ASPLOS 2013, §3. Balance
-//! scheduling keeps siblings apart at all costs: where loads are uneven, a vCPU queues behind many
-//! only because a sibling is on the pCPU that idles most. Here pCPUs with more than so many percent
-//! of the mean load are left out first, siblings second. The mechanism is `dispatcher/placement.h`.
+//! scheduling keeps siblings apart at all costs: where loads are uneven, a vCPU may queue behind
+//! many others only because a sibling is on the least loaded pCPU. Here pCPUs whose load exceeds a
+//! given percentage of the mean are left out first, those with siblings second. The mechanism is
+//! `dispatcher/placement.h`.
 
 use crate::{NEW_VM_WAIT, Policy};
 use corun_model::{Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, VmSeen};
@@ -12,7 +13,7 @@ use corun_model::{Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, Vm
 /// Siblings apart on pCPUs that are light; together rather than on one that is not.
 #[derive(Clone, Copy, Debug)]
 pub struct BalanceLoad {
-    /// Up to which load a pCPU is light, percent of the mean.
+    /// The load up to which a pCPU is light, percent of the mean.
     pub light: u32,
 }
 
@@ -25,7 +26,7 @@ impl Default for BalanceLoad {
 }
 
 impl BalanceLoad {
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         vec![light("policy.balance-load.light", Self::default().light)]
     }

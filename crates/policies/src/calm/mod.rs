@@ -13,7 +13,7 @@ use corun_model::{Nanos, Placement, Plan, Snapshot, TaskPlan, TaskSeen};
 /// Slice of vCPUs that compute all the time: four times corun's own (assumed).
 const SLICE: Nanos = 12 * MS;
 
-/// A vCPU computes if it was halted for less than one part in so many of a period.
+/// A vCPU computes if it was halted for less than a period divided by this.
 const HALTED_PART: u64 = 20;
 
 /// Long slices for vCPUs that compute.

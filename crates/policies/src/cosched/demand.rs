@@ -3,13 +3,12 @@
 //! 2013.
 //!
 //! Siblings need to run together only while they communicate, and they communicate by interrupts: a
-//! vCPU that gets one from a sibling is urgent and runs at once, for a short time. In space, vCPUs
-//! are placed load-consciously. Of a sibling's interrupts, a host sees those that wake a vCPU, and,
-//! where KVM tells, those to one that is ready and that the sender waits for
-//! (`dispatcher/awaited.h`).
+//! vCPU that gets one from a sibling is urgent and runs at once, for a short time. In space, vCPUs are placed
+//! load-consciously. Of the interrupts that siblings send, a host sees those that wake a vCPU and, where KVM shows
+//! them, those to a ready vCPU for whose answer the sender waits (`dispatcher/awaited.h`).
 //!
-//! Of the published code's switches, `sched_urgent_vcpu_first` off is `balance-load`; `sched_vm_preempt_mode`, a mask of
-//! preemptions that are forbidden (between VMs, within one, by wake-ups), has no counterpart here: none is.
+//! Of the published code's switches, `sched_urgent_vcpu_first` off is `balance-load`; `sched_vm_preempt_mode`, a mask
+//! of forbidden preemptions (between VMs, within one, by wake-ups), has no counterpart here: none is forbidden.
 
 use crate::balance_load::light;
 use crate::{NEW_VM_WAIT, Policy, Status};
@@ -24,13 +23,13 @@ const HIDDEN: &str = "this host's hardware delivers IPIs between vCPUs (IPI virt
 /// A vCPU that a sibling wakes runs at once.
 #[derive(Clone, Copy, Debug)]
 pub struct CoschedDemand {
-    /// Up to which load a pCPU is light, percent of the mean.
+    /// The load up to which a pCPU is light, percent of the mean.
     pub light: u32,
     /// How long vCPUs are urgent.
     pub boost: Boost,
     /// Is it hidden which task wakes which, as far as was seen?
     wakers_hidden: bool,
-    /// Why it is hidden which vCPUs siblings wait for, if it is, as far as was seen.
+    /// Why it is hidden for which vCPUs siblings wait, if it is, as far as was seen.
     awaited_hidden: Option<AwaitedHidden>,
 }
 
@@ -46,7 +45,7 @@ impl Default for CoschedDemand {
 }
 
 impl CoschedDemand {
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let Self {
             light: percent,

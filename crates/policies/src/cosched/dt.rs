@@ -2,8 +2,8 @@
 //! Dynamic time-slice (DT) co-scheduling: Sukwong & Kim, EuroSys 2011, §5.2.2 and Algorithm 3.
 //!
 //! vCPUs are placed as by balance scheduling. When the first of a VM's vCPUs gets its turn, the
-//! pCPUs where its siblings wait are interrupted and run them at once; fair order goes on otherwise.
-//! The paper's own co-scheduler, made to compare balance scheduling with.
+//! pCPUs where its siblings wait are interrupted and run them at once; otherwise fair order holds.
+//! This is the paper's own co-scheduler, made to compare balance scheduling with.
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};

@@ -2,10 +2,10 @@
 //! Co-scheduling: the vCPUs of a VM run at the same time, more or less.
 //!
 //! A guest's threads wait for each other: for a lock, at a barrier, for an answer to an interrupt.
-//! If the vCPU of the one that is waited for has no pCPU, the others wait for the host. From the
+//! If the vCPU of the thread that is waited for has no pCPU, the others wait for the host. From the
 //! strictest to the most lenient, after Sukwong & Kim (EuroSys 2011, §3, §5.2.2, §6) and Kim et al.
-//! (ASPLOS 2013): [`strict`], [`relaxed`], [`dt`] and [`demand`]. Each VM has the same mode at all
-//! times; the mechanisms are `dispatcher/gang_*.h`.
+//! (ASPLOS 2013), there are [`strict`], [`relaxed`], [`dt`] and [`demand`]. Each VM has the same
+//! mode at all times; the mechanisms are `dispatcher/gang_*.h`.
 
 pub mod demand;
 pub mod dt;

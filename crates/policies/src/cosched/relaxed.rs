@@ -3,10 +3,10 @@
 //! §6.
 //!
 //! Siblings may run at different times, but none may get far ahead of the slowest:
-//! [`CoschedRelaxed`] stops a vCPU that does until the others have caught up (ESX 4), and the
-//! slowest then calls the siblings that wait when it starts; [`CoschedRelaxedAll`] stops the whole
-//! VM, and the vCPUs that lag start together (ESX 3). VMware's thresholds are not published; those
-//! here are of the published order of magnitude, some ms.
+//! [`CoschedRelaxed`] stops a vCPU that does until the others have caught up (ESX 4); when the
+//! slowest then starts, it calls the siblings that wait. [`CoschedRelaxedAll`] stops the whole VM,
+//! and the vCPUs that lag start together (ESX 3). VMware's thresholds are not published; those here
+//! have the published order of magnitude, some ms.
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};
@@ -41,7 +41,7 @@ fn skew_parameters(keys: [&'static str; 3], default: Skew) -> Vec<Parameter> {
 }
 
 impl CoschedRelaxed {
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let keys = [
             "policy.cosched-relaxed.stop",
@@ -53,7 +53,7 @@ impl CoschedRelaxed {
 }
 
 impl CoschedRelaxedAll {
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let keys = [
             "policy.cosched-relaxed-all.stop",

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Strict co-scheduling: Ousterhout 1982, as in Sukwong & Kim, EuroSys 2011, §3 and Algorithm 1.
 //!
-//! Time is cut into slots; a VM runs in the first one that has a pCPU for each of its ready vCPUs,
-//! and owns these for the slot; other VMs whose ready vCPUs all fit beside it have the slot, too.
-//! The drawbacks that the paper names show: pCPUs idle while vCPUs wait (fragmentation), a vCPU
-//! that wakes up waits for the next slot (priority inversion), and vCPUs that need no siblings wait
-//! for them (execution delay). With `fill`, other VMs use pCPUs that would idle.
+//! Time is cut into slots; a VM runs in the first slot that has a pCPU for each of its ready vCPUs,
+//! and owns these pCPUs for the slot; other VMs whose ready vCPUs all fit beside it run in that
+//! slot, too. The drawbacks that the paper names show: pCPUs idle while vCPUs wait (fragmentation),
+//! a vCPU that wakes up waits for the next slot (priority inversion), and vCPUs that need no
+//! siblings wait for them (execution delay). With `fill`, other VMs use pCPUs that would idle.
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};
@@ -19,7 +19,7 @@ pub struct CoschedStrict {
 }
 
 impl CoschedStrict {
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let slots = Self::default().slots;
         vec![

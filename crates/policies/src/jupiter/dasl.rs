@@ -1,34 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! DASL, dynamically adjusting the rescheduling latencies: how soon a vCPU that becomes ready must
-//! run (dissertation, §4.4.1).
+//! DASL (dynamically adjusting the rescheduling latencies): how soon a vCPU that becomes ready must run (dissertation,
+//! §4.4.1).
 //!
-//! At the end of a period a vCPU that wants to run and has not used up its slice could not use it
-//! fast enough: its latency falls by a tenth. One that has used it up and waits had its due early:
-//! its latency rises by a tenth, which spares others its preemptions. A vCPU that wants more than
-//! its slice is a matter for DATS; a vCPU that has time left and waits needs nothing.
+//! A vCPU that wants to run at the end of a period, and has not used up its slice, could not use it fast enough: its
+//! latency falls by a tenth. One that has used it up and is halted had its due early: its latency rises by a tenth,
+//! which spares others its preemptions. A vCPU that wants more than its slice is a matter for DATS; a vCPU that has
+//! time left and is halted needs nothing.
 //!
-//! All that is for VMs that do not get what they are entitled to. "If CPU utilization has been
-//! maximized within the CPU share of the VM, we adjust the parameters to lower the priorities": the
-//! dissertation considers this and drops it, since it needs a sum over each VM's vCPUs; here that
-//! sum is there anyway. Without it, if VMs that synchronise much share a host and each has its
-//! share, all latencies fall together: no vCPU has precedence over another, and all interrupt each
-//! other. So the latencies of a VM that has its share come back, a step at a time, to what they
-//! began with, or rise if other VMs lack theirs. And those of a VM that lacks its share do not rise
-//! above what they began with, and come back to that. A vCPU that does little, and wakes siblings,
-//! has a small slice, is seldom found ready and is always early: by the rule alone it would end at
-//! the longest latency, and whoever waits for it with it.
+//! All this is for VMs that do not get what they are entitled to. "If CPU utilization has been maximized within the CPU
+//! share of the VM, we adjust the parameters to lower the priorities": the dissertation considers this and drops it,
+//! since it needs a sum over each VM's vCPUs; here that sum is there anyway. Without it, if VMs that synchronise much
+//! share a host and each has its share, all latencies fall together: no vCPU has precedence over another, and all
+//! interrupt each other. So the latencies of a VM that has its share come back, a step at a time, to what they began
+//! with, or rise if other VMs lack theirs. And those of a VM that lacks its share do not rise above what they began
+//! with, and come back to that. A vCPU that does little but wake siblings has a small slice, is seldom found ready and
+//! is always early: by the rule alone it would end at the longest latency, and hold up the siblings that wait for it.
 //!
-//! A vCPU may have the least latency and still not use its slice, since it waits for slower
-//! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each
-//! in a period. If hardware hides the sources of its wake-ups, the latencies of all siblings with
-//! high ones fall instead. A vCPU that only timers and devices wake waits for no sibling.
+//! A vCPU may have the least latency and still not use its slice, because it waits for slower siblings. Those show as
+//! the sources of its wake-ups, and their latencies fall instead, once each in a period. If hardware hides these
+//! sources, the latencies of all siblings that have high ones fall instead. A vCPU that only timers and devices wake
+//! waits for no sibling.
 
 use corun_model::{Doing, Nanos};
 
-/// A latency is low when it is what vCPUs begin with, divided by this, or less.
+/// A latency is low if it is at most what vCPUs begin with, divided by this.
 pub(super) const LOW: u64 = 2;
 
-/// Between what latencies move, and by how much.
+/// The range in which latencies move, and by how much.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub least: Nanos,
@@ -159,8 +157,8 @@ mod tests {
         }
     }
 
-    /// The table of §4.4.1: end of the period, slice consumed or not. Of a VM that lacks its share; those of one that
-    /// has it rise beyond what they began with (`latencies_of_a_vm_that_has_its_share_come_back_…`).
+    /// The table of §4.4.1: end of the period, slice consumed or not. For a VM that lacks its share; latencies of one
+    /// that has it rise beyond what they began with (`latencies_of_a_vm_that_has_its_share_come_back_…`).
     #[test]
     fn latencies_follow_the_state_at_the_end_of_the_period() {
         for (doing, consumed, then) in [

@@ -1,33 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! DATS, dynamically adjusting the time slices: how a VM's CPU time is divided among its vCPUs
-//! (dissertation, §4.4.1).
+//! DATS (dynamically adjusting the time slices): how a VM's CPU time is divided among its vCPUs (dissertation, §4.4.1).
 //!
 //! A vCPU's slice is its part, by weight, of what its VM may use in a period. One that has used its
-//! slice up and wants more weighs a tenth more in the next period. The total weight of a VM is
-//! fixed: the others lose what these gain, in proportion to what they have. They have time left, so
-//! that costs them nothing as long as it is true. The dissertation does not have these bounds:
+//! slice up and wants more weighs a tenth more in the next period. The total weight of a VM is fixed: the other vCPUs
+//! lose what these gain, in proportion to what they have. As long as they have time left, that costs them nothing.
+//! These bounds are not in the dissertation:
 //!
 //!   * If most vCPUs are depleted, the few others lose no more than a tenth either, and the
 //!     depleted ones gain less ("adjust its parameters gradually"): otherwise one vCPU that happens to
 //!     wait when the period ends would lose all it has.
 //!   * None falls below an eighth of the mean, so that one that was idle for long is not starved
 //!     when it wakes.
-//!   * None rises above the weight that gives it the whole period, of what its VM is entitled to
-//!     without loans. It could not use more, and its siblings would fall to the floor for nothing:
-//!     where they begin to compute, a VM whose weight is on one pCPU has far less than its share.
-//!   * Nor does one rise above what the dispatcher gives, which matters to VMs with more than 73
-//!     vCPUs.
+//!   * None rises above the weight at which it gets a whole period out of what its VM is entitled to without loans. It
+//!     could not use more, and its siblings would fall to the floor for nothing: when they begin to compute, a VM whose
+//!     weight is on one pCPU gets far less than its share.
+//!   * None rises above what the dispatcher can give, which matters to VMs with more than 73 vCPUs.
 //!
-//! If a VM has its share, and none of its vCPUs is depleted, or all are, there is no reason for one
-//! vCPU to have more than another, and weights come back a step at a time to what vCPUs weigh by
-//! themselves, as latencies do. The dissertation does not say what becomes of weights then. If they
-//! stayed, chance differences between vCPUs that all do the same would stay for ever, and the
-//! slowest vCPU would keep the others waiting. A vCPU that needs more is soon depleted again, and
-//! loses only one step of what it gained.
+//! If a VM has its share, and none of its vCPUs is depleted, or all are, there is no reason for one vCPU to have more
+//! than another. Then weights come back, a step at a time, to what vCPUs weigh by themselves, as latencies do. The
+//! dissertation does not say what becomes of weights in that case. If they stayed, chance differences between vCPUs
+//! that all do the same would stay for ever, and the slowest vCPU would keep the others waiting. A vCPU that needs more
+//! is soon depleted again, and loses only one step of what it gained.
 //!
-//! What a vCPU gave is [given back](give_back) sooner if it wants all of it while its VM lacks its
-//! share: half of it in a period, as ELB repays debts. A tenth of what little it has left would take
-//! seconds.
+//! What a vCPU gave is [given back](give_back) sooner if it wants all of it while its VM lacks its share: half of it
+//! per period, as ELB repays debts. At a tenth per period of the little that it has left, that would take seconds.
 
 use super::scaled;
 use corun_model::Claim;
@@ -37,10 +33,10 @@ pub(super) const NEUTRAL: u64 = Claim::NEUTRAL as u64;
 /// No vCPU falls below the mean weight by more than this factor.
 pub(super) const FLOOR: u64 = 8;
 
-/// No vCPU has more than so many times what it weighs by itself.
+/// No vCPU has more than this many times what it weighs by itself.
 pub(super) const CEILING: u64 = Claim::RANGE as u64;
 
-/// Of what it gave, a vCPU that wants it has one part in so many back in a period.
+/// Per period, a vCPU that wants back what it gave gets this part of it: one in so many.
 pub(super) const GIVES_BACK: u64 = 2;
 
 /// The bounds of a vCPU's weight that depend on the vCPU.
@@ -53,8 +49,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Of a vCPU of a VM that is entitled to `entitled` in a `period`, and whose weights add up to `total`. What it weighs
-    /// by itself it may weigh, whatever that gives it.
+    /// For a vCPU of a VM that is entitled to `entitled` in a `period`, and whose weights add up to `total`. It may
+    /// always weigh what it weighs by itself, whatever that gives it.
     pub fn new(rest: u64, total: u64, entitled: u64, period: u64) -> Self {
         let whole_period = match entitled {
             0 => u64::MAX,
@@ -69,8 +65,8 @@ impl Bounds {
 
 /// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want
 /// more: these grow by `step` percent, unless the others would lose more than that. If no vCPU is
-/// depleted, or all are, and the VM has its share (`served`), the weights come back towards what
-/// they were at first. The sum stays.
+/// depleted, or all are, and the VM has its share (`served`), the weights come back towards what they were at first.
+/// The sum stays the same.
 pub(super) fn adjust(
     weights: &mut [u64],
     bounds: &[Bounds],
@@ -112,7 +108,8 @@ pub(super) fn adjust(
     }
 }
 
-/// Gives vCPUs that want `back` what they gave to their siblings [a part](GIVES_BACK) of it, as far as these still have it.
+/// Gives vCPUs that want `back` what they gave to siblings [a part](GIVES_BACK) of it, as far as the siblings still
+/// have it.
 pub(super) fn give_back(weights: &mut [u64], bounds: &[Bounds], back: &[bool]) {
     let (mut gave, mut gained) = (0, 0);
     for ((weight, bounds), back) in weights.iter().zip(bounds).zip(back) {
@@ -128,7 +125,7 @@ pub(super) fn give_back(weights: &mut [u64], bounds: &[Bounds], back: &[bool]) {
     pass_on(weights, bounds, returns, |at| back[at]);
 }
 
-/// A VM that is entitled to more than before has less use for large weights: a smaller one gives the whole period.
+/// In a VM that is entitled to more than before, a smaller weight gives the whole period: lowers larger ones.
 fn keep_below_most(weights: &mut [u64], bounds: &[Bounds]) {
     let returns = |at: usize, above: u64| (bounds[at].rest + above).saturating_sub(bounds[at].most);
     pass_on(weights, bounds, returns, |_| true);
@@ -141,8 +138,8 @@ fn come_back(weights: &mut [u64], bounds: &[Bounds], step: u32) {
     pass_on(weights, bounds, returns, |_| true);
 }
 
-/// Each vCPU gives what it `returns` of what it has above what it weighs by itself. Those that `get` it do by
-/// what they lack of that, which adds up to no less.
+/// Each vCPU gives what it `returns` of the weight that it has above its own. Those that `get` it share it by what they
+/// lack of their own weights; their lacks add up to no less.
 fn pass_on(
     weights: &mut [u64],
     bounds: &[Bounds],
@@ -213,7 +210,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of vCPUs that weigh this by themselves, of a VM that has just come: what it is entitled to bounds none.
+    /// For vCPUs that weigh this by themselves, in a VM that has just come: its entitlement bounds none of them yet.
     fn bounds(rest: &[u64]) -> Vec<Bounds> {
         let total = rest.iter().sum();
         let bounds = |&rest| Bounds::new(rest, total, 0, 1);
@@ -308,7 +305,7 @@ mod tests {
         adjust(&mut weights, &of(320), &depleted, true, 10);
         assert_eq!(weights[0], 4 * NEUTRAL * 100 / 320);
         assert_eq!(weights.iter().sum::<u64>(), 4 * NEUTRAL);
-        // What it weighs by itself it keeps, though it is more than it can use.
+        // It keeps what it weighs by itself, though that is more than it can use.
         assert_eq!(
             Bounds::new(3 * NEUTRAL, 4 * NEUTRAL, 400, 100).most,
             3 * NEUTRAL

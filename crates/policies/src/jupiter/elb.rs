@@ -1,37 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! ELB, the enhanced leaky bucket: VMs lend CPU time that they cannot use, and get it back
-//! (dissertation, §4.4.2; loan and borrow after Arpaci-Dusseau & Culler).
+//! ELB, the enhanced leaky bucket: VMs lend CPU time that they cannot use, and get it back (dissertation, §4.4.2;
+//! lending and borrowing after Arpaci-Dusseau & Culler).
 //!
 //! A scheduler gives unused time to other VMs, and it is lost to the VM that it belonged to. Here
 //! it is lent to one VM on the same pCPUs that could use more than it is entitled to (a VM of which
-//! one thread is busy could use a pCPU and no more): the one with the fewest conflicts of
-//! latencies, since it makes most of it. Of several with as few it is the one with the least debts for
-//! its size (our reading): the dissertation does not say which, and if it were always the same one,
-//! that would owe all lenders at once.
+//! one thread is busy could use a pCPU and no more): the one with the fewest conflicts of latencies, since it makes the
+//! most of it. Of several with as few, the one with the least debts for its size borrows (our reading: the dissertation
+//! does not say which, and if it were always the same one, that VM would owe all lenders at once).
 //!
-//! The loan grows gradually, by a hundredth of the lender's entitlement each period. It grows no
-//! further than what the lender leaves unused because its vCPUs are halted: entitlements are
-//! computed without what is no VM, and a VM that therefore seems
-//! entitled to too much wants all that it can get. Nor does a VM borrow what a [quota](crate::quotas)
-//! would keep it from using. If the lender uses 5 % less than it did before the loan (as a rule,
-//! or in the period before the loan if that was less), it is harmed: the loan does not grow, but is
-//! halved, and ends when less than a step is left; then the lender may lend anew, measured by what
-//! it uses at that time.
+//! The loan grows gradually, by a hundredth of the lender's entitlement each period. It grows no further than what the
+//! lender leaves unused because its vCPUs are halted: entitlements ignore everything on the host that is not a VM, and
+//! a VM that therefore seems entitled to too much wants all that it can get. Nor does a VM borrow what a
+//! [quota](crate::quotas) would keep it from using. If the lender uses 5 % less than it did before the loan (its usual
+//! use, or that of the period before the loan if that was less), it is harmed: the loan does not grow, but is halved,
+//! and ends when less than a step is left; then the lender may lend anew, measured by what it uses at that time.
 //!
-//! A VM whose bucket is full lends to none: what it goes on leaving [overflows](overflow) to all others.
+//! A VM whose bucket is full lends to no single VM: what it goes on leaving [overflows](overflow) to all others.
 //!
-//! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use
-//! more than its entitlement it lends nothing, and what is owed comes back out of the borrower's
-//! entitlement: up to half of that in a period, and no more than the lender could use. A debt is
-//! repaid by what the lender used beyond its entitlement, or by what the borrower went without, if
-//! that is more: others may have the time, and a debt must not cost the borrower more than it had. A
-//! VM that could use more, even if not more than it is entitled to, lends nothing either, unless it
-//! has all that it can use.
+//! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use more than its
+//! entitlement, it lends nothing, and what is owed comes back out of the borrower's entitlement: up to half of that in
+//! a period, and no more than the lender could use. What the lender used beyond its entitlement repays the debt, or
+//! what the borrower went without, if that is more: other VMs may have got the time, and a debt must not cost the
+//! borrower more than it had. A VM that could use more time, even if not more than it is entitled to, lends nothing
+//! either, unless it has all that it can use.
 //!
-//! When Jupiter goes off for a VM, the period that has just ended is closed for it like for any other: what it used of a
-//! loan is owed. From then on it neither lends nor borrows nor repays. Debts stay; the rest of its account, its loan,
-//! what it offered and what it uses as a rule, is forgotten, since what it did is no longer a guide to what it does.
-//! Debts of VMs that have gone are written off.
+//! When Jupiter goes off for a VM, the period that has just ended is closed for it as for any other: what it used of a
+//! loan is owed. From then on the VM neither lends nor borrows nor repays. Debts stay; the rest of its account (its
+//! loan, what it offered, and what it uses as a rule) is forgotten, since what the VM did is no longer a guide to what
+//! it does. Debts of VMs that have gone are written off.
 
 mod overflow;
 
@@ -48,15 +44,15 @@ pub(super) const USUAL: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VmUse {
     pub vm: VmId,
-    /// Is Jupiter on for it in the next period? If not, it takes part in nothing then.
+    /// Is Jupiter on for it in the next period? If not, it neither lends nor borrows nor repays then.
     pub on: bool,
     /// The pCPUs that it may use.
     pub allowed: PcpuSet,
-    /// What it is entitled to without loans: in that period when it is [closed](Bank::close), in the next one when that is
-    /// [agreed on](Bank::agree).
+    /// What it is entitled to without loans: in that period while this is [closed](Bank::close), in the next one while
+    /// that is [agreed on](Bank::agree).
     pub entitled: Nanos,
-    /// What it could have used at most: a pCPU for each vCPU that wants more, of those that it may use, and what
-    /// the others used.
+    /// What it could have used at most: a pCPU for each vCPU that wants more, as far as there are pCPUs that it may
+    /// use, and what the other vCPUs used.
     pub most: Nanos,
     /// What it used.
     pub used: Nanos,
@@ -123,7 +119,7 @@ struct Terms {
 /// Loans and debts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bank {
-    /// Of the VMs of the last period, in their order.
+    /// One for each VM of the last period, in the same order.
     accounts: Vec<Account>,
     /// Where each VM is among them.
     places: BTreeMap<VmId, usize>,
@@ -135,7 +131,7 @@ pub(super) struct Bank {
 }
 
 impl VmUse {
-    /// From here on it counts by what it is entitled to in the next period.
+    /// From now on it counts with what it is entitled to in the next period.
     pub fn is_next_entitled_to(&mut self, entitled: Nanos) {
         self.entitled = entitled;
     }
@@ -166,8 +162,8 @@ impl VmUse {
         }
     }
 
-    /// How much of its entitlement it leaves unused. A VM that wants more, and does not have nearly
-    /// all that it can use, leaves nothing: it would miss what it lends.
+    /// How much of its entitlement it leaves unused. A VM that wants more, and does not have nearly all that it can
+    /// use, leaves nothing: it would lack what it lends.
     fn leaves(&self, lack: u32) -> Nanos {
         let could = self.could_use();
         match self.used < percent(could, 100 - lack.min(100)) {
@@ -225,7 +221,7 @@ impl Account {
         }
     }
 
-    /// A period is over, in which others used `used` of what `vm` lent; it is `owed` so much.
+    /// A period is over, in which others used `used` of what `vm` lent; so much is `owed` to it.
     fn close(&mut self, vm: &VmUse, used: Nanos, owed: Nanos, params: &JupiterParams) {
         if !vm.on {
             *self = Self::of(self.vm);
@@ -267,7 +263,7 @@ impl Terms {
         (vm.most.saturating_sub(vm.entitled)).saturating_sub(self.gets)
     }
 
-    /// What it has of what it is `entitled` to.
+    /// What it has left, of what it is `entitled` to, after what has been agreed on.
     fn after(&self, entitled: Nanos) -> Nanos {
         (entitled + self.gets).saturating_sub(self.lends + self.repays)
     }
@@ -281,7 +277,8 @@ impl Bank {
         &self.agreed
     }
 
-    /// A period is over, of these VMs: what is owed for it, and which of them leave what to all others in the next one.
+    /// A period of these VMs is over: works out what is owed for it, and which of them leave what to all others in the
+    /// next one.
     pub fn close(&mut self, vms: &[VmUse], params: &JupiterParams) {
         self.meet(vms);
         let used = self.account(vms);
@@ -292,8 +289,8 @@ impl Bank {
         }
     }
 
-    /// Who lends to whom in the next period, of those `vms` that the last one was closed with, and who repays: by what they are
-    /// [entitled to in it](VmUse::is_next_entitled_to). Returns what each of them has then.
+    /// Decides who lends to whom in the next period, and who repays, among the `vms` with which the last one was
+    /// closed, by what they are [entitled to in it](VmUse::is_next_entitled_to). Returns what each of them has then.
     pub fn agree(&mut self, vms: &[VmUse], params: &JupiterParams) -> Vec<Nanos> {
         let mut terms = vec![Terms::default(); vms.len()];
         let mut burden = self.sums_owed(|(_, borrower)| *borrower);
@@ -343,8 +340,8 @@ impl Bank {
         self.places.get(&vm).copied()
     }
 
-    /// What became of the transfers that were agreed on: what a borrower used of them is owed, what
-    /// the lender used of them, or the borrower went without, is repaid. Returns what was used of loans, by lender.
+    /// Books the transfers that were agreed on: what a borrower used of a loan is owed; what the lender used of a
+    /// repayment, or the borrower went without, is repaid. Returns what was used of loans, by lender.
     fn account(&mut self, vms: &[VmUse]) -> Vec<Nanos> {
         let mut beyond: Vec<Nanos> = vms.iter().map(VmUse::used_beyond).collect();
         let mut without: Vec<Nanos> = vms.iter().map(VmUse::went_without).collect();
@@ -373,7 +370,7 @@ impl Bank {
 
     /// Only these VMs are left: the others owe nothing, and are owed nothing.
     pub fn forget_all_but(&mut self, here: &BTreeSet<VmId>) {
-        // What is under way would be owed at the end of the period.
+        // Otherwise what is under way would be owed at the end of the period.
         self.agreed
             .retain(|agreed| here.contains(&agreed.from) && here.contains(&agreed.to));
         let written_off = &mut self.totals.written_off;
@@ -396,7 +393,7 @@ impl Bank {
         params: &JupiterParams,
     ) -> Option<(usize, Loan)> {
         let (vm, account) = (&vms[from], &self.accounts[from]);
-        // Without anything to lend it need not look for a borrower.
+        // With nothing to lend it need not look for a borrower.
         slack(vm, params)?;
         // A VM cannot use the time of a pCPU that it may not use.
         let may_borrow = |to: &usize| *to != from && !vms[*to].allowed.and(&vm.allowed).is_empty();
@@ -415,7 +412,7 @@ impl Bank {
         Some((to, loan))
     }
 
-    /// Debts to VMs that could use more than they are entitled to, those at `wanting`, are repaid.
+    /// Repays debts to VMs that could use more than they are entitled to: those at `wanting`.
     fn repay(
         &mut self,
         vms: &[VmUse],
@@ -445,7 +442,7 @@ impl Bank {
         }
     }
 
-    /// So much is agreed on, if it is anything.
+    /// Agrees on this transfer, unless it is nothing.
     fn transfer(&mut self, from: &VmUse, to: &VmUse, amount: Nanos, repays: bool) {
         if amount > 0 {
             self.agreed.push(Transfer {
@@ -462,7 +459,8 @@ impl Bank {
         self.accounts[self.place(vm)?].keeps()
     }
 
-    /// What all others together owe to each VM, or it to them: `whose` of a debt's lender and borrower it is.
+    /// What all others together owe to each VM, or each VM to all others: `whose` picks a debt's lender or its
+    /// borrower.
     fn sums_owed(&self, whose: impl Fn(&(VmId, VmId)) -> VmId) -> Vec<Nanos> {
         let mut sums = vec![0; self.accounts.len()];
         for (between, owed) in &self.owed {

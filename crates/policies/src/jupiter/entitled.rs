@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What VMs are entitled to: the CPU time of their pCPUs in a period, shared by their weights. The dissertation speaks of
-//! it (§4.2.2, "the fair share of CPU time"; §4.4.1, "the CPU share of the VM") and leaves open how it is found.
+//! What VMs are entitled to: the CPU time of their pCPUs in a period, shared by their weights. The dissertation speaks
+//! of such shares (§4.2.2, "the fair share of CPU time"; §4.4.1, "the CPU share of the VM") and leaves open how they
+//! are found.
 //!
-//! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the
-//! VMs in it; cpusets that overlap are one part. A VM cannot use more than a pCPU for each of
-//! its vCPUs, or that vCPU's own quota, nor than the pCPUs that it may use, nor than those that are bound
-//! to them, too, leave it ([cpusets](crate::cpusets)), nor than the [quotas](crate::quotas) around it do; what is beyond that
-//! goes to the others, by their weights again. So does what a VM leaves to all.
+//! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the VMs in it; cpusets
+//! that overlap are one part. A VM can use no more than a pCPU for each of its vCPUs, or that vCPU's own quota; no more
+//! than the pCPUs that it may use; and no more than others that are bound to the same pCPUs ([cpusets](crate::cpusets))
+//! and the [quotas](crate::quotas) around it leave. What is beyond that goes to the others, again by their weights. So
+//! does what a VM leaves to all.
 
 use super::vm::weight_among_vms;
 use crate::cpusets;
@@ -67,8 +68,8 @@ pub(super) fn parts(vms: &[Claimant<'_>]) -> Vec<Part> {
     crate::parts::parts(vms.iter().map(|vm| &vm.allowed))
 }
 
-/// The shares of `vms` in `period` ns of the pCPUs of their `parts`. A VM that leaves time to all stays entitled to what
-/// it would be if it used that itself, should it wake.
+/// The shares of `vms` in `period` ns of the pCPUs of their `parts`. A VM that leaves time to all stays entitled to
+/// what it would be if it used that time itself, in case it wakes.
 pub(super) fn shares(vms: &[Claimant<'_>], parts: &[Part], period: Nanos) -> Vec<Nanos> {
     let mut shares = vec![0; vms.len()];
     let whole = Whole::of(vms.iter().map(|vm| (vm.weight, vm.quotas)), parts.len());
@@ -136,7 +137,7 @@ mod tests {
         vm.most(period).min(vm.limit)
     }
 
-    /// Shares as they are defined: time by weight, whoever is full drops out, and again.
+    /// Shares as defined: time is divided by weight, VMs that are full drop out, and again.
     fn by_definition(vms: &[Claimant<'_>], pcpus: u64, period: Nanos) -> Vec<Nanos> {
         let mut shares = vec![None; vms.len()];
         loop {

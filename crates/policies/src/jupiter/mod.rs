@@ -3,19 +3,19 @@
 //! ch. 4).
 //!
 //! Co-scheduling makes all vCPUs of a VM run at once, which they do not need and which hurts others.
-//! Jupiter gives each vCPU just the weight and the rescheduling latency that its progress needs,
-//! and finds these by watching: every 100 ms it looks at how much each vCPU used of its slice and
-//! what it did when the period ended, and adjusts. Its parts, each in a file and each switchable:
+//! Jupiter gives each vCPU just the weight and the rescheduling latency that its progress needs, and finds these by
+//! watching: every 100 ms it looks at how much of its slice each vCPU used and what it did when the period ended, and
+//! adjusts both. Its parts, each in a file of its own and each switchable:
 //!
 //!   * [`dats`] divides a VM's time among its vCPUs (dynamically adjusting the time slices);
-//!   * [`dasl`] says how soon each must run (… the rescheduling latencies);
+//!   * [`dasl`] decides how soon each must run (… the rescheduling latencies);
 //!   * [`rcr`] swaps vCPUs between pCPUs where these claims conflict (resource conflict resolver);
 //!   * [`elb`] lets VMs lend and borrow time (enhanced leaky bucket);
 //!   * [`predict`] turns it off for VMs that do not do what was expected of them.
 //!
-//! [`entitled`] is what VMs may use. It rests on balance placement; how the dispatcher keeps weights
-//! and latencies is in `dispatcher/gang_asymmetric.h`. A VM it is off for is told what plain
-//! balance would tell it, nothing else.
+//! [`entitled`] works out what VMs may use. Jupiter builds on balance placement; how the dispatcher enforces weights
+//! and latencies is in `dispatcher/gang_asymmetric.h`. The plan for a VM that it is off for is that of plain balance,
+//! nothing else.
 //!
 //! "Slice" means here what a vCPU may use in a period, as in the dissertation; how long it runs at a
 //! time is the dispatcher's business.
@@ -57,7 +57,7 @@ pub struct Jupiter {
     /// The VMs of its last decision, as they came.
     vms: Vec<Vm>,
     bank: Bank,
-    /// Did hardware hide then which task woke which?
+    /// At its last decision, did hardware hide which task woke which?
     wakers_hidden: bool,
     /// When it decided last.
     decided_at: Option<Nanos>,
@@ -108,12 +108,13 @@ impl Jupiter {
         }
     }
 
-    /// Tells every VM what it has in the next period, and every vCPU its slice of that.
-    /// `settle`: a period is over, so loans go on. Returns the parts that cpusets divide the host into.
+    /// Works out what every VM has in the next period, and every vCPU's slice of that. `settle`: a period is over, so
+    /// loans are settled. Returns the parts into which cpusets divide the host.
     fn divide(&mut self, seen: &Snapshot, settle: bool) -> Vec<Part> {
-        // Those that Jupiter is for are the first, and the only ones that are told anything.
+        // The VMs that Jupiter is for come first, and only they are given anything.
         let mut claimants: Vec<Claimant<'_>> = seen.all().map(Claimant::of).collect();
-        // VMs with full buckets come first, as what they leave to all is what others are entitled to, and may lend.
+        // VMs with full buckets come first, since what they leave to all raises what others are entitled to, and may
+        // lend.
         let uses = (self.params.elb && settle).then(|| self.uses(&claimants));
         if let Some(uses) = &uses {
             self.bank.close(uses, &self.params);
@@ -137,8 +138,8 @@ impl Jupiter {
         parts
     }
 
-    /// What VMs used in the period that is over, of what they were entitled to in it. Also those that Jupiter has just gone
-    /// off for: they may have used what they had borrowed.
+    /// What VMs used, in the period that is over, of what they were entitled to in it. VMs that Jupiter has just gone
+    /// off for are included: they may have used what they had borrowed.
     fn uses(&self, claimants: &[Claimant<'_>]) -> Vec<VmUse> {
         let period = self.params.period;
         let most = |at: usize| self.vms[at].usable(claimants[at].most(period));
@@ -175,14 +176,13 @@ impl Jupiter {
         self.bank.agree(&uses, &self.params)
     }
 
-    /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its
-    /// home where it went until the period is over. If it is elsewhere at the end, the dispatcher
-    /// moved it for a reason.
+    /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its home where it was sent
+    /// until the period is over. If it is elsewhere by then, the dispatcher moved it for a reason.
     fn resolve_conflicts(&mut self, seen: &Snapshot, parts: &[Part]) {
         let vcpus = seen.vms.iter().map(|vm| vm.vcpus.len()).sum();
         let mut placed = Vec::with_capacity(vcpus);
         self.vms.iter_mut().for_each(Vm::leave_homes);
-        // A VM that leaves all of its time claims none, and its vCPUs are in nobody's way.
+        // A VM that leaves all of its time claims none, and its vCPUs are in no other's way.
         let takes_part = |known: &Vm| known.is_on() && known.keeps() > 0;
         for ((at, known), vm) in self.vms.iter().enumerate().zip(&seen.vms) {
             if !takes_part(known) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be set of Jupiter, with defaults and where they come from.
 //!
-//! The dissertation states few numbers; what it leaves open is said to be assumed, and why so much.
+//! The dissertation states few numbers; what it leaves open is marked as assumed, with the reason
+//! for the value.
 
 use super::{dasl, dats, elb, vm};
 use corun_model::time::{MS, US};
@@ -34,21 +35,21 @@ pub struct JupiterParams {
     pub lack: u32,
     /// By how much the largest aggregated slice may exceed the smallest, percent.
     pub slice_conflict: u32,
-    /// By how many times the most conflicts may exceed the fewest.
+    /// How many times the fewest conflicts the most may be.
     pub latency_conflict: u32,
     /// By how much a loan grows, percent of the lender's entitlement.
     pub loan_step: u32,
-    /// From which fall of its use on a lender is harmed, percent.
+    /// A lender whose use falls by this much or more is harmed, percent.
     pub loan_harm: u32,
     /// How much may be owed to a VM, percent of its entitlement in a period.
     pub bucket: u32,
     /// How much of a borrower's entitlement may go into repayment, percent.
     pub repayment: u32,
-    /// Up to which error a prediction is right, percent of the slices.
+    /// A prediction with an error up to this is right, percent of the slices.
     pub error: u32,
     /// After how many wrong predictions in a row Jupiter is off for a VM; 0: never.
     pub wrong: u32,
-    /// After how many right ones it is on again.
+    /// After how many right predictions in a row it is on again.
     pub right: u32,
     /// Differences of run time up to this mean nothing, ns.
     pub grain: Nanos,

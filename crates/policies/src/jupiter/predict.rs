@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Does a VM do in a period what was expected of it? If not for some periods, Jupiter keeps its
-//! hands off it (dissertation, §4.5.5).
+//! Does a VM do in a period what was expected of it? If it fails to for some periods, Jupiter
+//! leaves it alone (dissertation, §4.5.5).
 //!
 //! What Jupiter adjusts rests on the next period being like the last one. So each period it
-//! predicts what every vCPU will use: what it used before, and its slice at least if it used up its
-//! last one and wants more. A prediction is right if the errors of a VM's vCPUs add up to no
-//! more than a tenth of their slices; what scheduling cannot deal out more finely is no error. After
-//! five wrong ones in a row the VM is left to plain balance; predictions go on, and five right ones
-//! later it is not any more.
+//! predicts what every vCPU will use: what it used before, and at least its slice if it used up its
+//! last one and wants more. A prediction is right if the errors of a VM's vCPUs add up to no more
+//! than a tenth of their slices; a difference finer than scheduling can deal out is no error. After
+//! five wrong predictions in a row the VM is left to plain balance; predictions go on, and after
+//! five right ones Jupiter is on again.
 //!
 //! How a prediction is made and when it is right is our reading: the dissertation shows only when
-//! Jupiter goes off and on. It is one decision per VM here, so that one erratic guest does not cost
-//! the others what Jupiter does for them.
+//! Jupiter goes off and on. Here it is decided per VM, so that one erratic guest does not cost the
+//! others what Jupiter does for them.
 
 use corun_model::Nanos;
 
-/// Differences that mean nothing: a piece of time that scheduling deals out at once, or an eighth of
-/// a slice where slices are small.
+/// Differences that mean nothing: the smallest piece of time that scheduling deals out, or an
+/// eighth of a slice where slices are small.
 pub(super) fn tolerance(slice: Nanos, grain: Nanos) -> Nanos {
     grain.min(slice / 8)
 }

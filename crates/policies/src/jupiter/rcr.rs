@@ -2,21 +2,19 @@
 //! RCR, the resource conflict resolver: swaps vCPUs between pCPUs where their claims conflict
 //! (dissertation, §4.4.1).
 //!
-//! Slices conflict where those of a pCPU's vCPUs add up to more than it has. If the largest sum of
-//! a pCPU exceeds the smallest by more than a tenth, two of their vCPUs are swapped: the pair that
-//! brings the sums closest. Low latencies conflict where several vCPUs that should run at once are
-//! on one pCPU; that shows when such vCPUs are preempted, or start late. If on one pCPU they do so
-//! more than twice as often as on another, half of the former's vCPUs with low latencies are
-//! swapped with as many of the latter's with high ones.
+//! Slices conflict where those of a pCPU's vCPUs add up to more time than it has. If the largest such sum exceeds the
+//! smallest by more than a tenth, two vCPUs of these two pCPUs are swapped: the pair that brings the sums closest. Low
+//! latencies conflict where several vCPUs that should run at once are on one pCPU; that shows when such vCPUs are
+//! preempted, or start late. If that happens on one pCPU more than twice as often as on another, half of the former's
+//! vCPUs with low latencies are swapped with as many of the latter's with high ones.
 //!
 //! Moving vCPUs costs: there is one resolution of each kind in a period. Where cpusets divide a host, there is one in
-//! each part, since no vCPU may go from one to another. One pair for slices is our
-//! reading; the dissertation swaps "some". Siblings may change places, and are not brought together. A swap holds for a
-//! period: it resolves the conflicts of that one. What a VM leaves to all others, since its bucket is
-//! full ([`elb`](super::elb)), claims no pCPU's time: VMs that leave all they have take no part, and neither do those that
-//! Jupiter is off for: their slices are predictions that have failed, and hold for nobody. If
-//! vCPUs have moved since, because of tasks that are owed time somewhere else, the next period is
-//! judged by where the vCPUs are then.
+//! each part, since no vCPU may go from one to another. One pair for slices is our reading; the dissertation swaps
+//! "some". Siblings may change places, but are not brought together. A swap holds for a period: it resolves the
+//! conflicts of that one. What a VM leaves to all others because its bucket is full ([`elb`](super::elb)) claims no
+//! pCPU's time: VMs that leave all they have take no part. Neither do those that Jupiter is off for: their slices are
+//! predictions that have failed. If vCPUs have moved since, because of tasks that are owed time somewhere else, the
+//! next period is judged by where the vCPUs are then.
 
 use crate::parts::Part;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
@@ -39,7 +37,7 @@ pub(super) struct Placed<'a> {
     pub conflicts: u64,
 }
 
-/// Do slices conflict that add up to `sum`: is there not as much time in a period?
+/// Do slices that add up to `sum` conflict: is that more time than a period has?
 pub(super) fn exceed(sum: Nanos, period: Nanos) -> bool {
     sum > period
 }
@@ -109,7 +107,7 @@ impl<'a, 'b> Layout<'a, 'b> {
         &self.by_pcpu[self.range(cpu)]
     }
 
-    /// Of each part those of its pCPUs with vCPUs whose sums of something are the largest and the smallest; ties go to
+    /// For each part, its pCPUs (among those with vCPUs) with the largest and the smallest sum of something; ties go to
     /// the lowest number.
     fn extremes(&self, of: impl Fn(&Placed) -> u64) -> Vec<(Has, Has)> {
         let mut sums = vec![0; self.begins.len() - 1];
@@ -137,14 +135,14 @@ impl<'a, 'b> Layout<'a, 'b> {
         self.parts.iter().filter_map(of_part).collect()
     }
 
-    /// May the vCPU at `at` go to the pCPU of `other`, which leaves that pCPU?
+    /// May the vCPU at `at` go to the pCPU of `other`, if that one leaves it?
     fn may_replace(&self, at: usize, other: usize) -> bool {
         let (vcpu, gone) = (&self.vcpus[at], &self.vcpus[other]);
         let sibling = |&there: &usize| there != other && self.vcpus[there].vm == vcpu.vm;
         vcpu.allowed.contains(gone.cpu) && !self.on(gone.cpu.index()).iter().any(sibling)
     }
 
-    /// Siblings may, too: where every VM has a vCPU on each pCPU, no others can.
+    /// Siblings may be swapped, too: where every VM has a vCPU on each pCPU, no others can be.
     fn may_swap(&self, one: usize, other: usize) -> bool {
         self.may_replace(one, other) && self.may_replace(other, one)
     }
@@ -154,7 +152,7 @@ impl<'a, 'b> Layout<'a, 'b> {
         for (cpu, leaves, joins) in [(from, one, other), (to, other, one)] {
             let range = self.range(cpu.index());
             let there = &mut self.by_pcpu[range];
-            // Who joins comes last.
+            // The vCPU that joins comes last.
             if let Some(at) = there.iter().position(|&at| at == leaves) {
                 there[at] = joins;
                 there[at..].rotate_left(1);

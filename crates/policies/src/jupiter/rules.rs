@@ -15,15 +15,15 @@ use corun_model::{Doing, Nanos, PcpuId, PcpuSet, TaskId, VmId};
 pub fn weights_after(weights: [u64; 3]) -> [u64; 3] {
     let mut after = weights;
     let step = JupiterParams::default().weight_step;
-    // Of a VM of which not yet known is what it is entitled to, so that no weight gives a whole period.
+    // A VM whose entitlement is not known yet, so that no weight gives a whole period.
     let bounds = weights.map(|weight| Bounds::new(weight, weights.iter().sum(), 0, 1));
     dats::adjust(&mut after, &bounds, &[true, false, false], false, step);
     after
 }
 
-/// DASL: a latency in the next period, by what the vCPU did at the end of the last one and whether
-/// it had used up its slice; and that of a sibling with `latency` that woke it. If it was early its VM has its share,
-/// and others lack theirs: then that is at the cost of others.
+/// DASL: a vCPU's latency in the next period, by what it did at the end of the last one and whether it had used up its
+/// slice; and that of a sibling with `latency` that woke it. If the vCPU was early, its VM is taken to have its share
+/// while others lack theirs: then it was early at their cost.
 pub fn latencies_after(latency: Nanos, doing: Doing, consumed: bool) -> [Nanos; 2] {
     let params = JupiterParams::default();
     let limits = Limits {
@@ -50,7 +50,7 @@ pub fn latencies_after(latency: Nanos, doing: Doing, consumed: bool) -> [Nanos; 
     latencies
 }
 
-/// RCR: do so many slices conflict on a pCPU?
+/// RCR: do these slices conflict on a pCPU?
 pub fn slices_conflict(period: Nanos, slices: &[Nanos]) -> bool {
     rcr::exceed(slices.iter().sum(), period)
 }
@@ -67,8 +67,8 @@ fn placed(task: u32, cpu: u32, slice: Nanos, allowed: &PcpuSet) -> Placed<'_> {
     }
 }
 
-/// RCR: how many vCPUs are moved where two of a pCPU add up to `most` and two of another to
-/// `least`, of a period of 100 ms.
+/// RCR: how many vCPUs are moved where the slices of two on a pCPU add up to `most` and those of two on another to
+/// `least`, with a period of 100 ms.
 pub fn moved_for_slices(most: Nanos, least: Nanos) -> usize {
     let shares = [
         (most * 2 / 3, 0),
@@ -87,8 +87,8 @@ pub fn moved_for_slices(most: Nanos, least: Nanos) -> usize {
         .len()
 }
 
-/// RCR: how many vCPUs are moved where `low` with low latencies are on a pCPU with `most` conflicts
-/// and as many with high ones on another, that has `fewest` with one low latency besides.
+/// RCR: how many vCPUs are moved where `low` vCPUs with low latencies are on a pCPU with `most` conflicts, and as many
+/// with high latencies, and one with a low one, are on another pCPU with `fewest`.
 pub fn moved_for_latencies(low: u32, most: u64, fewest: u64) -> usize {
     let both = PcpuSet::first(2);
     let mut vcpus: Vec<Placed> = (0..2 * low)

@@ -91,7 +91,7 @@ fn a_canary_is_entitled_to_its_part_among_all_vms() {
         } = claim(&plan, vcpu);
         assert_eq!((latency, allotment), (4 * MS, 25 * MS));
     }
-    // Nothing is thought of the others.
+    // The others have no status.
     assert_eq!(policy.status().vms.len(), 1);
 }
 
@@ -112,7 +112,7 @@ fn a_busy_vcpu_gets_what_its_siblings_leave_and_the_vm_stays_as_it_is() {
     assert!(claim(&plan, 0).allotment > 63 * MS);
 }
 
-/// What each leaves raises what all are entitled to, and that is no reason to keep more again.
+/// What each leaves raises what all are entitled to; that is no reason to keep more in turn.
 #[test]
 fn vms_that_all_sleep_do_not_leave_their_time_and_take_it_back_by_turns() {
     let mut policy = Jupiter::default();
@@ -173,7 +173,7 @@ fn a_vm_that_lends_what_it_cannot_use_does_not_have_its_share() {
     assert_eq!(claim(&plan, 0).latency, policy.params.latency_least);
 }
 
-/// A cgroup around it gives the second VM half of what the first has, which is not known, so that it seems not to
+/// An enclosing cgroup gives the second VM half of what the first has. That is not known here, so the VM seems not to
 /// use what it could. It waits all the time, and lends nothing: the split stays what the weights say.
 #[test]
 fn a_vm_of_which_too_much_is_expected_lends_nothing() {
@@ -185,7 +185,7 @@ fn a_vm_of_which_too_much_is_expected_lends_nothing() {
     assert!((0..2).all(|vcpu| claim(&plan, vcpu).share == Claim::NEUTRAL));
 }
 
-/// Two VMs of which the first has twice as much.
+/// Two VMs, the first with twice as much.
 fn two_to_one() -> [Vec<Does>; 2] {
     [
         vec![(67, Doing::Ready, 20); 2],
@@ -207,7 +207,7 @@ fn ask_weighed(policy: &mut Jupiter, periods: u64, vms: &[Vec<Does>], weights: &
     each.last().unwrap()
 }
 
-/// Both have what they are entitled to, and nobody is hurried.
+/// Both have what they are entitled to, and neither is hurried.
 #[test]
 fn a_vm_without_a_weight_is_entitled_to_what_its_vcpus_weigh() {
     let mut policy = Jupiter::default();
@@ -220,9 +220,9 @@ fn a_vm_without_a_weight_is_entitled_to_what_its_vcpus_weigh() {
     }
 }
 
-/// A VM's own weight is all that counts against others; within, its vCPUs divide by theirs. The dispatcher
-/// multiplies shares by these, so that neutral ones are told.
-/// Two VMs in a slice of one pCPU beside a third one, on four pCPUs.
+/// A VM's own weight is all that counts against others; within, its vCPUs divide by theirs. The dispatcher multiplies
+/// shares by these weights, so the plan has neutral shares. Two VMs in a slice of one pCPU beside a third one, on four
+/// pCPUs.
 #[test]
 fn vms_are_entitled_to_what_their_quotas_leave_and_borrow_no_more() {
     let mut policy = Jupiter::default();
@@ -339,7 +339,7 @@ fn a_vm_that_joins_is_not_judged_by_a_slice_it_did_not_have() {
     assert_eq!(policy.status().vms[1].loan, 0);
 }
 
-/// Conflicts are those of low latencies, and a VM with twice as many vCPUs may have twice as many.
+/// Only conflicts of low latencies count, and a VM with twice as many vCPUs may have twice as many.
 #[test]
 fn conflicts_are_those_of_low_latencies_by_vcpu() {
     let mut policy = Jupiter::default();
@@ -428,8 +428,8 @@ fn without_its_parts_it_asks_for_nothing_but_balance_and_neutral_claims() {
     }
 }
 
-/// Four VMs of one vCPU, of which two are entitled to three times as much as the others, on two pCPUs: a period in
-/// which they are there.
+/// Four VMs of one vCPU on two pCPUs, two of them entitled to three times as much as the others: a period with the
+/// vCPUs on the pCPUs `at`.
 fn heavy_and_light(number: u64, at: [u32; 4]) -> Snapshot {
     let mut seen = snapshot(2, &[1; 4]);
     seen.now = number * PERIOD;
@@ -459,7 +459,7 @@ fn a_swapped_vcpu_is_told_so_for_a_period() {
     assert_eq!(homes(&mut policy, &heavy_and_light(0, apart)), [None; 4]);
     let swapped = [Some(1), None, Some(0), None];
     for number in [1, 2] {
-        // A vCPU that has not gone there is told again.
+        // For a vCPU that has not gone there, the plan says so again.
         assert_eq!(homes(&mut policy, &heavy_and_light(number, apart)), swapped);
     }
     assert_eq!(
@@ -483,8 +483,8 @@ fn wakers_after(policy: &mut Jupiter, hidden: bool, siblings: &[bool]) -> Vec<Wa
     siblings.iter().enumerate().map(of_period).collect()
 }
 
-/// A VM whose vCPUs timers and devices wake hides nothing, and one whose siblings wake each other does not
-/// stop to do so with each period in which they did not.
+/// A VM whose vCPUs are woken by timers and devices hides nothing; and one whose siblings wake each other still counts
+/// as such after a period in which they did not.
 #[test]
 fn hidden_is_what_the_hardware_hides_not_what_did_not_happen() {
     let never = wakers_after(&mut Jupiter::default(), false, &[false; 5]);
@@ -647,8 +647,8 @@ fn a_lender_that_jupiter_goes_off_for_is_still_owed_what_it_lent() {
     assert_eq!(policy.bank.totals(), (after, owed));
 }
 
-/// Beside a lender that sleeps nobody takes the borrower's pCPUs, and no slice of it ends: that it
-/// ran for more than its own is what shows that it wanted more.
+/// Beside a lender that sleeps no other VM takes the borrower's pCPUs, and no slice of it ends: only that it ran for
+/// more than its own shows that it wanted more.
 #[test]
 fn a_vm_that_runs_on_where_the_lender_sleeps_borrows() {
     let mut policy = Jupiter::default();
@@ -666,8 +666,8 @@ fn one_busy_thread() -> Vec<Does> {
     does
 }
 
-/// It idled and lent, and then has one thread that is busy for good. That one has a pCPU, and more of the VM's
-/// time is of no use to it: nobody's weight falls for its debt, and what it leaves it lends again.
+/// The VM idled and lent, and then has one thread that is busy for good. That thread has a pCPU, and more of the VM's
+/// time is of no use to it: no weight falls to repay the debt, and what the VM leaves it lends again.
 #[test]
 fn what_a_lender_cannot_use_does_not_come_back() {
     let mut policy = Jupiter::default();
@@ -799,8 +799,8 @@ fn who_leaves_time_to_all_is_entitled_to_what_others_leave() {
     assert_eq!(parts_after(&vms, 1), without);
 }
 
-/// None of the others wants more when a period ends, so that the sleeper has nobody to lend to. What it leaves is
-/// theirs all the same.
+/// None of the others wants more when a period ends, so that the sleeper has no VM to lend to. What it leaves is theirs
+/// all the same.
 #[test]
 fn what_a_sleeper_leaves_belongs_to_others_that_do_not_borrow() {
     let late = vec![(40, Doing::Waiting, 0); 2];
@@ -833,7 +833,7 @@ fn a_bucket_stays_full_while_who_owes_it_is_left_to_balance() {
 }
 
 /// Two of three VMs that compute are on one pCPU, and no swap could mend that. A sleeper that leaves all that it is
-/// entitled to takes no part in it: nobody is swapped with it, and its slice makes no sum larger.
+/// entitled to takes no part in it: no vCPU is swapped with it, and its slice makes no sum larger.
 #[test]
 fn what_a_sleeper_leaves_makes_no_conflicts() {
     for at in [0, 1] {
@@ -961,8 +961,8 @@ proptest! {
 
 proptest! {
     /// Whatever VMs do: the weights of each add up to what they always did, latencies stay within
-    /// their bounds, time is handed from one to another and not made, and a VM that Jupiter is off
-    /// for is told what balance would tell it.
+    /// their bounds, time is handed from one to another and not made, and a VM that Jupiter is off for gets the plan
+    /// that balance would give it.
     #[test]
     fn what_holds_whatever_vms_do(
         sizes in prop::collection::vec(1usize..5, 1..5),

@@ -10,8 +10,8 @@ use crate::usable;
 use crate::weighing::PARTS;
 use corun_model::{Claim, Doing, Nanos, PcpuId, TaskId, TaskSeen, VmId, VmSeen, Wakers};
 
-/// For how many periods a VM counts as one whose siblings wake each other after that was seen: a VM
-/// that does so at all does it seldom in some periods.
+/// For how many periods after siblings were seen to wake each other a VM counts as one whose siblings do: even in such
+/// a VM they hardly do in some periods.
 pub(super) const LATELY: u32 = 10;
 
 /// A VM.
@@ -31,13 +31,13 @@ pub(super) struct Vm {
     used: Nanos,
     /// What they weigh by themselves, scaled to the same total as [`Self::weights`].
     rest: Vec<u64>,
-    /// Weights and latencies, as the parts want them to be handed.
+    /// Weights and latencies, vCPU by vCPU, as the parts take them.
     weights: Vec<u64>,
     latencies: Vec<Nanos>,
     entitled: Nanos,
     /// What it may use of a period, loans included.
     has: Nanos,
-    /// What of that it leaves to all others, since its bucket is full.
+    /// What it leaves of that to all others, because its bucket is full.
     leaves: Nanos,
     trust: Trust,
     /// Does hardware hide which tasks wake its vCPUs?
@@ -52,7 +52,7 @@ struct Vcpu {
     task: TaskId,
     /// What it weighs by itself: the dispatcher multiplies its share by that.
     own: u64,
-    /// What it may use in the period, ns; 0: nothing has been said yet.
+    /// What it may use in the period, ns; 0: it has had no slice yet.
     slice: Nanos,
     /// What it is expected to use.
     predicted: Nanos,
@@ -87,7 +87,8 @@ fn own_weight(vcpu: &TaskSeen) -> u64 {
     u64::from(vcpu.weight.max(1))
 }
 
-/// What a VM weighs against others, in parts. Without a weight of its own its vCPUs count one by one, each by what it weighs.
+/// What a VM weighs against others, in parts. If it has no weight of its own, its vCPUs count one by one, each with its
+/// weight.
 pub(super) fn weight_among_vms(seen: &VmSeen) -> u64 {
     let own = || seen.vcpus.iter().map(own_weight).sum::<u64>() * PARTS;
     usable::of_vm(seen).unwrap_or_else(own)
@@ -218,7 +219,7 @@ impl Vm {
                     woken_by_siblings = true;
                 }
             }
-            // The task that seems to have woken it then was there by accident.
+            // In that case the task that seems to have woken it was there by accident.
             went.hidden = hidden && turns.wakeups > 0;
             went.doing = turns.doing;
             went.consumed = vcpu.judge(did, passed, params);
@@ -289,8 +290,8 @@ impl Vm {
         self.entitled = entitled;
         self.has = has;
         self.leaves = leaves;
-        // What it borrows, its vCPUs divide as they do the rest. What it lends comes out of what some of them leave, and
-        // only what is missing then out of what all have: it lends what those do not use, not what the others do.
+        // Its vCPUs divide what it borrows as they do the rest. What it lends comes out of what some of them leave;
+        // only what is still missing comes out of what all have: it lends what is not used.
         let divided = entitled.max(has);
         let total: u64 = self.weights.iter().sum();
         let part = |weight| scaled(divided, weight, total.max(1));
@@ -367,14 +368,14 @@ impl Vm {
         self.vcpus.iter().any(|vcpu| vcpu.wants)
     }
 
-    /// What it could have used of a period, of which its pCPUs have `most` for it, had it had more: what each vCPU that wants
-    /// more can use, and what the others used.
+    /// What it could have used of a period in which its pCPUs have `most` for it: what each vCPU that wants more can
+    /// use, and what the others used.
     pub fn usable(&self, most: Nanos) -> Nanos {
         let each = |vcpu: &Vcpu| if vcpu.wants { vcpu.most } else { vcpu.used };
         (self.vcpus.iter().map(each).sum::<Nanos>()).min(most)
     }
 
-    /// What it had a claim to of the last period, if it could have used so much: no more than it is entitled to.
+    /// What it had a claim to in the last period, if it could have used `usable`: no more than it is entitled to.
     pub fn claimed(&self, usable: Nanos) -> Nanos {
         match self.wants() {
             true => self.entitled.min(usable),
@@ -420,15 +421,16 @@ impl Vm {
         }
     }
 
-    /// The factor on what `vcpu` weighs by itself, if it is to have this weight: relative to that, and to
-    /// the mean of its siblings.
+    /// The factor on what `vcpu` weighs by itself that gives it this weight, relative to its own and to the mean of its
+    /// siblings.
     fn factor(&self, vcpu: &Vcpu, weight: u64) -> u64 {
         scaled(weight, self.own, (vcpu.own * self.vcpus()).max(1))
     }
 
     /// The mean factor of its vCPUs, by how long each of them wanted to run. A VM with a weight of its own has that
-    /// for those that want to run: if their factors were more than 1 in the mean, since siblings that idle have
-    /// less, the whole VM would have more than its weight. Without one, what siblings that idle do not have is theirs.
+    /// weight for the vCPUs that want to run: if their factors were more than 1 in the mean, because siblings that idle
+    /// have less, the whole VM would have more than its weight. In a VM without one, they have what siblings that idle
+    /// do not.
     fn mean_of_those_that_want(&self) -> u64 {
         let neutral = u64::from(Claim::NEUTRAL);
         if !self.has_weight {
@@ -447,9 +449,9 @@ impl Vm {
         mean.unwrap_or(neutral).max(1)
     }
 
-    /// What a vCPU's factor is relative to: the `mean` as long as it wanted to run, and 1 as long as it did not. Were it the
-    /// mean for all, a vCPU that begins to compute would have far less than its weight says beside a sibling that did
-    /// so alone, which has its VM's weight to itself.
+    /// What a vCPU's factor is relative to: the `mean` for the time that it wanted to run, and 1 for the rest. Were it
+    /// the mean for all, a vCPU that begins to compute would get far less than its weight says beside a sibling that
+    /// computed alone, which has had its VM's weight to itself.
     fn mean_for(&self, vcpu: &Vcpu, mean: u64, period: Nanos) -> u64 {
         let neutral = u64::from(Claim::NEUTRAL);
         let wanted = vcpu.wanted.min(period);
@@ -485,8 +487,8 @@ impl Vm {
 }
 
 impl Vcpu {
-    /// What it would leave of this part, by what it did in the last period: no more than it was halted, since a vCPU that is
-    /// late could use its part.
+    /// What it would leave of this part, by what it did in the last period: no more than the time that it was halted,
+    /// since a vCPU that comes late could use its part.
     fn leaves(&self, part: Nanos, depleted: bool) -> Nanos {
         match depleted {
             true => 0,

@@ -2,9 +2,9 @@
 //! Microsliced: short slices for everybody (Ahn, Park and Huh, "Micro-sliced virtual processors to
 //! hide the effect of discontinuous CPU availability for consolidated systems", MICRO 2014).
 //!
-//! Good for I/O and spin locks, bad for caches; against that the paper adds hardware that brings a
-//! vCPU's cache lines back, which no machine has and which is not modelled. So it is what AQL_Sched
-//! was compared with (EuroSys 2016, §4.2: slices of 1 ms).
+//! This is good for I/O and spin locks, bad for caches; against the latter the paper adds hardware
+//! that brings a vCPU's cache lines back. No machine has that, and it is not modelled: what is here
+//! is what AQL_Sched was compared with (EuroSys 2016, §4.2: slices of 1 ms).
 
 use crate::{NEW_VM_WAIT, Policy, place_all};
 use corun_model::time::MS;
@@ -24,7 +24,7 @@ impl Default for Microsliced {
 }
 
 impl Microsliced {
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         vec![Parameter::new(
             "policy.microsliced.slice",

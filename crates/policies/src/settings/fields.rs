@@ -18,25 +18,26 @@ pub enum Field<'a> {
     Whole(&'a mut u32, RangeInclusive<u32>),
     /// A limit between AQL's types.
     Limit(&'a mut u64, RangeInclusive<u32>),
-    /// A slice that need not be said, ns, and the word for `None`.
+    /// A slice that need not be set, ns, and the word for `None`.
     Slice(&'a mut Option<Nanos>, RangeInclusive<Nanos>, &'static str),
     /// On or off.
     Switch(&'a mut bool),
 }
 
-/// What a best slice is called that does not matter.
+/// The word for a best slice where the slice does not matter.
 pub const AGNOSTIC: &str = "agnostic";
-/// How it is said that each of AQL's pools has a slice of its own.
+/// The word for a slice of its own for each of AQL's pools.
 pub const OWN: &str = "own";
-/// What only a simulator can see or do, by policy and key: no host takes these.
+/// Settings of what only a simulator can see or do, by policy and key: no host takes these.
 pub(super) const SIMULATED: [(&str, &str); 1] = [("vsmtio", "guests")];
 
 const LIGHT: RangeInclusive<u32> = 100..=1000;
-/// Shorter ones would only switch, longer ones are none.
+/// With shorter slices a pCPU would do little but switch; longer ones are as good as none.
 const SLICE: RangeInclusive<Nanos> = 100 * US..=SEC;
 /// What a limit between types may be.
 const LIMIT: RangeInclusive<u32> = 1..=1_000_000;
-/// What a retention timeout may be: longer ones are no retention, shorter ones only timers.
+/// What a retention timeout may be: a longer one is no retention any more, a shorter one only costs
+/// timers.
 const TIMEOUT: RangeInclusive<Nanos> = 10 * US..=100 * MS;
 
 impl Settings {
@@ -153,7 +154,8 @@ fn vsmtio<'a>(params: &'a mut VsmtIoParams, key: &str) -> Option<Field<'a>> {
         "most" => Field::Time(&mut params.bounds.most, TIMEOUT),
         "step" => Field::Whole(&mut params.bounds.step, 1..=50),
         "margin" => Field::Whole(&mut params.bounds.margin, 0..=100),
-        // The means of two cores differ by 100 points at most, and must by more than twice this.
+        // The means of two cores differ by 100 points at most, and must differ by more than twice
+        // this.
         "homogeneous" => Field::Whole(&mut params.homogeneous, 0..=49),
         "cooldown" => Field::Whole(&mut params.cooldown, 0..=1000),
         "base" => Field::Whole(&mut of.base, coefficient),

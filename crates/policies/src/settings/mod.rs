@@ -15,8 +15,8 @@ use crate::{
 use corun_model::{Nanos, time};
 use std::collections::BTreeMap;
 
-/// The settings of all policies that have some: each is the policy itself, which is remade from it,
-/// or what it is made of.
+/// The settings of all policies that have any: each is either the policy itself, from which it is made anew, or what it
+/// is made of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// `balance-load`.
@@ -54,7 +54,7 @@ pub enum SettingError {
         /// What was asked for.
         key: String,
     },
-    /// Only a simulator can see or do what it is about.
+    /// It is about something that only a simulator can see or do.
     #[error(
         "{key} of {policy} is for simulations only ([policy.{policy}] of a scenario): no host can do that"
     )]
@@ -71,7 +71,7 @@ pub enum SettingError {
         policy: &'static str,
         /// Which.
         key: String,
-        /// What was said.
+        /// The value that was given.
         found: String,
         /// What is accepted.
         expected: String,
@@ -79,7 +79,7 @@ pub enum SettingError {
 }
 
 impl Settings {
-    /// The names of all that can be set of `policy`.
+    /// The keys of all parameters of `policy`.
     pub fn all_keys(policy: &PolicyInfo) -> Vec<&'static str> {
         let names = (policy.parameters)()
             .into_iter()
@@ -89,15 +89,14 @@ impl Settings {
             .collect()
     }
 
-    /// The names of what can be set of `policy` on a host: what only a simulator can see or do is left
-    /// out.
+    /// The keys of `policy` that can be set on a host: without those of what only a simulator can see or do.
     pub fn keys(policy: &PolicyInfo) -> Vec<&'static str> {
         let mut keys = Self::all_keys(policy);
         keys.retain(|key| !fields::SIMULATED.contains(&(policy.name, *key)));
         keys
     }
 
-    /// What can be set of `policy` on a host, with what it is set to, as it would be set.
+    /// The parameters of `policy` that can be set on a host, with their values in the form in which they would be set.
     pub fn values(&self, policy: &PolicyInfo) -> BTreeMap<String, String> {
         let mut settings = *self;
         let mut value = |key: &'static str| {
@@ -163,7 +162,7 @@ impl Settings {
                 let skew = self.cosched_relaxed_all.skew;
                 no_longer(("resume", skew.resume), ("stop", skew.stop))
             }
-            // Those that do I/O have the short slices.
+            // vCPUs that do I/O have the short slices.
             "vslicer" => {
                 let of = self.vslicer;
                 no_longer(("slice", of.slice), ("default", of.default))
@@ -211,7 +210,7 @@ impl Settings {
     }
 }
 
-/// Is the setting `of` of a policy, with its name, not longer than another one is?
+/// Is the setting `of` of a policy, given with its name, no longer than another one?
 fn no_longer(
     policy: &'static str,
     (key, of): (&str, Nanos),

@@ -47,7 +47,7 @@ fn what_only_a_simulator_can_do_cannot_be_set_on_a_host() {
     let (keys, all) = (Settings::keys(vsmtio), Settings::all_keys(vsmtio));
     assert!(all.contains(&"guests") && !keys.contains(&"guests"));
     assert_eq!(all.len(), keys.len() + 1);
-    // Asked for on a host it would switch something off: it says why it is refused.
+    // On a host this setting would switch something off, so it is refused, with the reason.
     let error = Settings::default()
         .set(vsmtio, "guests", "true")
         .unwrap_err();

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The task detector: which tasks are I/O-bound, within milliseconds.
 //!
-//! Problem: a burst of I/O may be over before `top` or `iotop` has noticed it. So the time a task
-//! spends in I/O requests is summed from the events of their beginning and end, and judged window by
-//! window (5 ms; vMigrater, ATC 2018, §3.3). A task becomes I/O-bound at one share of a window and
-//! stays so until it falls below a lower one.
+//! Problem: a burst of I/O may be over before `top` or `iotop` has noticed it. So the time that a task spends in I/O
+//! requests is summed up from the events of their beginning and end, and judged window by window (5 ms; vMigrater, ATC
+//! 2018, §3.3). A task becomes I/O-bound at one share of a window and stays so until it falls below a lower share.
 //!
-//! A window counts only time for which the task's vCPU was active. Otherwise the very thing that is
-//! to be cured would hide it: a task whose vCPU is descheduled issues nothing, and would look as if
-//! it computed. How much of a window the task computed is not asked: the paper has no such rule, requests do
-//! not tell, and one that waits for its data in a third of the time loses that third as any other does. A vCPU
-//! that idled meanwhile counts as active: it may have waited for its pCPU each time it woke up, but its task
-//! did not compute. Where no events can be had, samples of a share do ([`Detector::sampled`]).
+//! A window counts only time for which the task's vCPU was active. Otherwise the problem would hide itself: a task
+//! whose vCPU is descheduled issues nothing, and would look as if it computed. How much of a window the task computed
+//! is not asked: the paper has no such rule, requests do not show it, and a task that waits for its data for a third of
+//! the time loses that third like any other. A vCPU that idled meanwhile counts as active: it may have waited for its
+//! pCPU each time it woke up, but its task did not compute. Where there are no events, samples of a share do
+//! ([`Detector::sampled`]).
 
 use super::params::MigraterParams;
 use corun_model::Nanos;
@@ -21,9 +20,9 @@ use corun_model::Nanos;
 pub struct Detector {
     /// Requests under way.
     under_way: u32,
-    /// Up to when is accounted.
+    /// The time up to which all is accounted for.
     at: Nanos,
-    /// I/O since the last beat of its vCPU, which is to tell whether that counts.
+    /// I/O since the last beat of its vCPU; the next beat tells whether it counts.
     pending: Nanos,
     beat: Nanos,
     /// This window so far: active time, and I/O in it.
@@ -57,7 +56,7 @@ impl Detector {
         self.under_way = self.under_way.saturating_add(1);
     }
 
-    /// A request of the task has ended; an end without a beginning (the detector came later) is none.
+    /// A request of the task has ended; an end without a beginning (the detector started in between) does not count.
     pub fn io_ended(&mut self, now: Nanos) {
         self.account(now);
         self.under_way = self.under_way.saturating_sub(1);
@@ -112,7 +111,7 @@ mod tests {
 
     const T: Nanos = 250 * US;
 
-    /// A window of 5 ms, in each beat of which the task is in I/O for so long.
+    /// A window of 5 ms, in each beat of which the task is in I/O for this long.
     fn window(detector: &mut Detector, from: Nanos, io: Nanos) -> Nanos {
         let params = MigraterParams::default();
         for beat in 0..20 {

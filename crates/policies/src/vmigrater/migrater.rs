@@ -4,22 +4,20 @@
 //! Problem: an I/O-bound task should never be on a vCPU that is descheduled. vMigrater (ATC 2018,
 //! §3.4 and 4; dissertation §2.4.1, 2.4.3, 2.5) moves it
 //!
-//! - *PUSH*: away from a vCPU whose slice is about to end, while that one still can;
+//! - *PUSH*: away from a vCPU whose slice is about to end, by that vCPU while it still can;
 //! - *PULL*: from a vCPU that was descheduled before it could, by one that is active;
-//! - to the vCPU *about to be active*, when no active one has time left: the first that is expected to
-//!   be back, if that is before its own. It matters most where few vCPUs are active at a time: a task
-//!   that is left behind in the middle of a request cannot be pulled, since the request's interrupt waits
-//!   for its vCPU, too.
+//! - to the vCPU *about to be active*, when no active one has time left: the first that is expected back, if that is
+//!   before the task's own vCPU. It matters most where few vCPUs are active at a time: a task that is left behind in
+//!   the middle of a request cannot be pulled, since the request's interrupt waits for its vCPU, too.
 //!
-//! All that are to move at once are spread: the tasks with most I/O go to the vCPUs with most time
-//! left, one by one, and no vCPU gets more than its part of the I/O-bound tasks while another has
-//! fewer (the papers: "in a globally balanced way"). For the same reason a vCPU that holds more than
-//! its part gives one to a vCPU that has none and has just become active (*spread*; the authors'
-//! program does so, too).
+//! Tasks that are to move at the same time are spread: the tasks with most I/O go to the vCPUs with most time left, one
+//! by one, and no vCPU gets more than its part of the I/O-bound tasks while another has fewer (the papers: "in a
+//! globally balanced way"). For the same reason a vCPU that holds more than its part gives one to a vCPU that has none
+//! and has just become active (*spread*; the authors' program does so, too).
 //!
-//! A move costs the task what it could have done meanwhile. So it is not sent where it would have to leave
-//! at once, nor away from where it has hardly been: on a host with short or uneven slices all vCPUs are about
-//! to be descheduled, and it would be on its way for ever.
+//! A move costs the task what it could have done meanwhile. So a task is not sent where it would have to leave at once,
+//! nor away from where it has just arrived: on a host with short or uneven slices all vCPUs are about to be
+//! descheduled, and the task would be on its way for ever.
 
 use super::monitor::Activity;
 use super::params::MigraterParams;
@@ -90,7 +88,7 @@ struct Place {
     has: usize,
 }
 
-/// What an active vCPU has left; one whose slice's end is not known is good for long.
+/// What an active vCPU has left of its slice; if its end is not known, it is taken to be far away.
 fn left(view: &VcpuView) -> Option<Nanos> {
     match view.activity {
         Activity::Active { left } => Some(left.unwrap_or(Nanos::MAX)),
@@ -104,7 +102,7 @@ pub fn moves(params: &MigraterParams, vcpus: &[VcpuView], tasks: &[TaskView]) ->
     if leaving.is_empty() {
         return spread(params, vcpus, tasks);
     }
-    // Heaviest first; pushes before pulls, since theirs is the last chance.
+    // Heaviest first; pushes before pulls, since a push is the last chance.
     leaving
         .sort_by_key(|(task, why)| (Reverse(task.priority), *why, Reverse(task.load), task.task));
     let mut places = places(params, vcpus, tasks, &leaving);
@@ -196,8 +194,8 @@ fn returning(params: &MigraterParams, vcpus: &[VcpuView]) -> Vec<(Nanos, u32)> {
     soon
 }
 
-/// No active vCPU has time left: those whose slices end go where one is about to begin, round and round
-/// the first that are back, if that is sooner than where they are.
+/// No active vCPU has time left: tasks whose vCPU's slice ends go, in rotation, to the vCPUs that are expected back
+/// first, if that is sooner than their own vCPU.
 fn soon(params: &MigraterParams, vcpus: &[VcpuView], leaving: &[(TaskView, Why)]) -> Vec<Move> {
     let returning = returning(params, vcpus);
     let pushed = leaving.iter().filter(|(_, why)| *why == Why::Push);
@@ -220,7 +218,7 @@ fn soon(params: &MigraterParams, vcpus: &[VcpuView], leaving: &[(TaskView, Why)]
         .collect()
 }
 
-/// Nobody has to leave: does an active vCPU have too many, and one that is just back none?
+/// No task has to leave: does an active vCPU have too many, and one that is just back none?
 fn spread(params: &MigraterParams, vcpus: &[VcpuView], tasks: &[TaskView]) -> Vec<Move> {
     let active = |view: &&VcpuView| left(view).is_some_and(|left| left >= params.worth);
     let part = tasks

@@ -2,11 +2,10 @@
 //! vMigrater: keeps a guest's I/O-bound tasks on vCPUs that are active (Jia et al., "Effectively
 //! Mitigating I/O Inactivity in vCPU Scheduling", USENIX ATC 2018; dissertation ch. 2).
 //!
-//! Problem: a task that is to issue its next request cannot while its vCPU is descheduled, so with
-//! `n` vCPUs per pCPU it gets a disk's n-th part, although the VM has other vCPUs that are active.
-//! The only remedy that needs nothing of the host: know which these are ([`monitor`]), know the
-//! I/O-bound tasks ([`detector`]), and move those in time ([`migrater`]). What that can bring at
-//! most is [`model`].
+//! Problem: a task cannot issue its next request while its vCPU is descheduled, so with `n` vCPUs per pCPU it gets an
+//! n-th part of a disk's speed, although the VM has other vCPUs that are active. The only remedy that needs nothing
+//! from the host: know which vCPUs are active ([`monitor`]), know the I/O-bound tasks ([`detector`]), and move those in
+//! time ([`migrater`]). [`model`] says how much that can gain at most.
 //!
 //! [`Core`] is all of that as one state machine without clock and I/O. Its driver (the simulator's
 //! guests, the daemon in a real one) tells it of beats, tasks and requests, asks it
@@ -53,7 +52,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// For a guest with so many vCPUs, numbered from 0; more can [come](Core::heartbeat).
+    /// For a guest with this many vCPUs, numbered from 0; more can [come](Core::heartbeat).
     pub fn new(params: MigraterParams, vcpus: u32) -> Self {
         Self {
             params,
@@ -86,8 +85,8 @@ impl Core {
         beat
     }
 
-    /// The timer of `vcpu` woke it, and its heart is about to beat at `now`: what its tasks did since the last beat counts,
-    /// whether or not the vCPU had to wait for its pCPU in the end. It idled, so they did not compute.
+    /// The timer of `vcpu` woke it, and its heart is about to beat at `now`: what its tasks did since the last beat
+    /// counts, whether or not the vCPU had to wait for its pCPU in the end. The vCPU idled, so they did not compute.
     pub fn woke_up(&mut self, vcpu: u32, now: Nanos) {
         let on_it = self.tasks.values_mut().filter(|task| task.vcpu == vcpu);
         for task in on_it {
@@ -95,9 +94,9 @@ impl Core {
         }
     }
 
-    /// The vCPU, which has just beaten, idled until then. Returns how much later than it would its next
-    /// beat is to come: a beat wakes an idle vCPU, which costs the host two switches, and tells little.
-    /// None later where an I/O-bound task waits for its disk: that vCPU is not idle for long.
+    /// The vCPU, which has just beaten, idled until then. Returns by how much its next beat should be put off: a beat
+    /// wakes an idle vCPU, which costs the host two switches, and tells little. By nothing where an I/O-bound task
+    /// waits for its disk: that vCPU is not idle for long.
     pub fn idled(&mut self, vcpu: u32) -> Nanos {
         let rest = self.params.idle.saturating_sub(self.params.heartbeat);
         if rest == 0 || self.bound_tasks().any(|task| task.vcpu == vcpu) {
@@ -109,8 +108,8 @@ impl Core {
         rest
     }
 
-    /// There is a task, on `vcpu`, that may be moved; of a higher `priority` if its user wants it to
-    /// choose first. One that is known begins anew.
+    /// There is a task on `vcpu` that may be moved; its `priority` is higher if its user wants it to choose first. A
+    /// task that is known already begins anew.
     pub fn task_appeared(&mut self, task: u64, vcpu: u32, priority: u8, now: Nanos) {
         let detector = Detector::new(now);
         let known = Task {
@@ -191,8 +190,8 @@ impl Core {
 
     /// Which tasks are to move now, and where to. From then on they count as being there.
     ///
-    /// To be asked after each beat: then a slice's end is foreseen to a beat. Nothing moves in a
-    /// guest that [shares nothing](Core::shared) or has one vCPU only.
+    /// To be asked after each beat: then a slice's end is foreseen to a beat. Nothing moves in a guest that does not
+    /// [share its pCPUs](Core::shared) or has one vCPU only.
     pub fn decide(&mut self, now: Nanos) -> Vec<Move> {
         let tasks: Vec<_> = self.bound_tasks().collect();
         if tasks.is_empty() || self.monitors.len() < 2 || !self.shared(now) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The analytic model of vMigrater's speed-up (ATC 2018, §3.5; dissertation §2.4.4, Eqs. 1–3).
 //!
-//! An I/O task on a VM of which `n` vCPUs share a pCPU is active for one slice of `n`; if it is moved
-//! to another vCPU whenever its own is descheduled, it is always active but for its migrations. Both
-//! papers assume that at least one vCPU of the VM is active at any time, and that without vMigrater
-//! the task takes exactly `n` times as long. Nothing here decides anything. Times in ns, as `f64`.
+//! With `n` vCPUs per pCPU, an I/O task is active for one slice in `n`; if it is moved to another vCPU whenever its own
+//! is descheduled, it is always active except for its migrations. Both papers assume that at least one vCPU of the VM
+//! is active at any time, and that without vMigrater the task takes exactly `n` times as long. Nothing here decides
+//! anything. Times in ns, as `f64`.
 
 /// What a run consists of.
 #[derive(Clone, Copy, Debug, PartialEq)]

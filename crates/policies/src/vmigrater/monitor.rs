@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The vCPU monitor: slices of a vCPU, told from the inside.
+//! The vCPU monitor: the slices of a vCPU, as seen from inside the guest.
 //!
-//! Problem: a guest is not told when its vCPUs run. But a timer on a vCPU can only go off while it
-//! does, so regular beats that pause say when it was away (vMigrater, ATC 2018, §3.2, Figure 7;
-//! dissertation §2.4.1):
+//! Problem: a guest is not told when its vCPUs run. But a timer on a vCPU can only go off while the vCPU runs, so a
+//! pause in regular beats shows when it was away (vMigrater, ATC 2018, §3.2, Figure 7; dissertation §2.4.1):
 //!
 //! ```text
 //! beats     t1 |        | t2  t3  t4  t5 |          | t6  t7
@@ -15,15 +14,14 @@
 //! (t5 − t2) − (t7 − t6) is left at t7. The vCPU was away for t6 − t5, which predicts when it comes back
 //! next time (dissertation, second property).
 //!
-//! Both ends of a slice are known up to a beat only. Where the host tells the time that it took
-//! (steal time), the gap ended when the timer could go off at last, and began so much earlier:
-//! that is exact. It also tells a vCPU that was held up by its own guest from one descheduled.
+//! Both ends of a slice are known only to within a beat. Where the host reports the time that it took (steal time), the
+//! gap ended when the timer could go off at last, and began earlier by the time stolen: that is exact. Steal time also
+//! tells a vCPU that was held up by its own guest from one that was descheduled.
 //!
-//! A slice known by beats is too short, by half a heartbeat on average, and the paper's threshold for what is
-//! left of it, which only beats can look at, allows for that (§3.4). One that is known exactly would be found
-//! to end half a heartbeat later: of 40 heartbeats, when one is left instead of two, which is less than many
-//! requests take. So half a heartbeat less is said to be left of it, and tasks leave at the beat next to the
-//! threshold.
+//! A slice known by beats is too short, by half a heartbeat on average, and the paper's threshold for what is left of
+//! it, which only beats can look at, allows for that (§3.4). The end of a slice that is known exactly would be noticed
+//! half a heartbeat later: of 40 heartbeats, when one is left instead of two, which is less than many requests take. So
+//! half a heartbeat less is taken to be left of it, and tasks leave at the beat next to the threshold.
 
 use super::params::MigraterParams;
 use super::slices::Slices;
@@ -64,7 +62,7 @@ pub enum Beat {
 /// The monitor of one vCPU.
 #[derive(Clone, Debug, Default)]
 pub struct Monitor {
-    /// Of the last beat.
+    /// When it last beat.
     last: Option<Nanos>,
     /// How much later than a heartbeat after that the next one is to come: the vCPU idles.
     rest: Nanos,
@@ -82,10 +80,10 @@ pub struct Monitor {
     brief: u32,
 }
 
-/// An absence of less than this part of the last one is an interruption. Assumed: others' slices do not
-/// vary by as much, what a host's own threads need is far shorter.
+/// An absence of less than this part of the last one is an interruption. Assumed: other vCPUs' slices do not vary by as
+/// much, and what a host's own threads need is far shorter.
 pub(super) const BRIEF: u64 = 4;
-/// So many interruptions in a row are a new custom of the host's instead.
+/// After this many interruptions in a row, they are taken to be how the host schedules now.
 pub(super) const MOST_BRIEF: u32 = 3;
 
 impl Monitor {
@@ -142,10 +140,11 @@ impl Monitor {
         self.start = self.last.unwrap_or(self.start);
     }
 
-    /// Does its slice go on after it was `away`? A host's own thread had its pCPU for a moment (EEVDF lets a
-    /// vCPU have the rest of its slice then), or the guest held its own beats up. Were that the end of a
-    /// slice, two short ones would spoil what is known of all, and tasks would be caught by the next. Only the rule that
-    /// learns from its losses (`slices` = 0) is kept from that: the medians are the papers', which know no interruptions.
+    /// Does its slice go on after it was `away`? It does if a host's own thread had its pCPU for a moment (EEVDF gives
+    /// a vCPU the rest of its slice then), or the guest held up its own beats. If that counted as the end of a slice,
+    /// two short slices would spoil the predictions, and the next slice's end would catch tasks. Only the rule that
+    /// learns from its losses (`slices` = 0) is guarded against that: the medians are the papers', which know no
+    /// interruptions.
     fn is_interruption(&self, params: &MigraterParams, away: Nanos) -> bool {
         let usual = self.away.filter(|_| self.seen_start);
         params.slices == 0 && self.brief < MOST_BRIEF && usual.is_some_and(|it| away < it / BRIEF)
@@ -162,7 +161,7 @@ impl Monitor {
         Some(slice.saturating_sub(self.beyond_beats(params)))
     }
 
-    /// By how much slices are longer than beats would have found, on average.
+    /// By how much slices are longer than beats alone would show, on average.
     fn beyond_beats(&self, params: &MigraterParams) -> Nanos {
         match self.stolen {
             Some(_) => params.heartbeat / 2,
@@ -203,10 +202,9 @@ impl Monitor {
 
 /// What is left of a slice predicted to last `slice`, when `elapsed` of it is over.
 ///
-/// One that outlasts its prediction is about to end, at any moment; one that outlasts it by far was
-/// another slice than the one predicted. How long it goes on is not known then, and a whole slice is assumed,
-/// for as long as nobody takes the pCPU. (The authors' program begins to count anew there, so that tasks leave
-/// a vCPU once a slice that nobody else wants.)
+/// A slice that outlasts its prediction is about to end, at any moment; if it outlasts it by far, the prediction was
+/// wrong. How long it goes on is not known then, and a whole slice is assumed, for as long as nothing takes the pCPU.
+/// (The authors' program begins to count anew there, so that tasks leave a vCPU once a slice that nobody else wants.)
 fn left_of(params: &MigraterParams, slice: Nanos, elapsed: Nanos) -> Nanos {
     let void = slice.saturating_add(slice.saturating_mul(params.overrun) / 1000);
     match elapsed {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be set of vMigrater, with defaults and where they come from.
 //!
-//! The papers state the heartbeat, the PUSH threshold and the detector's window; what they leave
-//! open is said to be assumed, and why so much.
+//! The papers state the heartbeat, the PUSH threshold and the detector's window; what they leave open is marked as
+//! assumed, with the reason for the value.
 
 use super::{monitor, slices};
 use corun_model::time::{MS, SEC, US};
@@ -14,20 +14,19 @@ pub struct MigraterParams {
     /// Period of the heartbeats, ns; 50 µs to 100 ms.
     pub heartbeat: Nanos,
     /// A vCPU that is silent for longer was descheduled, ns; more than `heartbeat`. It does not follow the spread of
-    /// beats: one that comes a heartbeat late is rare enough for no spread to tell of it, steal time does, and a
-    /// longer gap would miss short absences.
+    /// beats: a beat that comes a heartbeat late is too rare to show in a spread, steal time shows it, and a longer gap
+    /// would miss short absences.
     pub gap: Nanos,
-    /// PUSH: a slice with less than this left is about to end, ns. Two heartbeats as in the paper (§3.4), and fixed: the
-    /// authors' program adapts it to the bytes that applications report, where a guest knows no such aim; and what slices
-    /// that end early cost is learnt where it arises, in their prediction (`slices` = 0).
+    /// PUSH: a slice with less than this left is about to end, ns. Two heartbeats as in the paper (§3.4), and fixed:
+    /// the authors' program adapts it to the bytes that applications report, but a guest has no such measure; and the
+    /// cost of slices that end early is learnt where it arises, in their prediction (`slices` = 0).
     pub push: Nanos,
     /// A vCPU with at least this left of its slice is worth moving to, ns; at least `push`.
     pub worth: Nanos,
-    /// How many past slices predict the present one, by their median; 1 to [`MOST_SLICES`]. 0: whichever
-    /// of a few rules would have lost least lately predicts.
+    /// How many past slices predict the present one, by their median; 1 to [`MOST_SLICES`]. 0: of a few rules, the one
+    /// that would have lost least lately predicts.
     pub slices: usize,
-    /// By how much of itself a slice may outlast its prediction before that is taken to be void,
-    /// thousandths.
+    /// By which part of its prediction a slice may outlast it before the prediction is taken to be void, thousandths.
     pub overrun: u64,
     /// The detector's window, ns of a task's time on active vCPUs.
     pub window: Nanos,
@@ -35,11 +34,11 @@ pub struct MigraterParams {
     pub enter: u64,
     /// One in I/O for less than this no longer is, thousandths; at most `enter`.
     pub leave: u64,
-    /// No vCPU descheduled for so long: nothing is shared, ns.
+    /// If no vCPU was descheduled for this long, pCPUs are not shared, ns.
     pub unshared: Nanos,
     /// Period of an idle vCPU's heartbeats, ns. If it is no more than `heartbeat`, idle vCPUs beat as others do.
     pub idle: Nanos,
-    /// A silence of more than this is no descheduling but a suspended VM, ns.
+    /// A longer silence than this means a suspended VM, not a descheduled vCPU, ns.
     pub suspended: Nanos,
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The slices that a vCPU has had, and how long the present one will last.
 //!
-//! Problem: vMigrater takes the previous slice for a prediction (ATC 2018, §3.2). On a host where all
-//! slices are equal nothing better is needed. On others one that was cut short spoils the prediction of
-//! the next, which a median of several does not; and where long and short slices take turns, a median
-//! lets tasks be caught by every short one.
+//! Problem: vMigrater predicts a slice by the previous one (ATC 2018, §3.2). On a host where all slices are equal
+//! nothing better is needed. On others a slice that was cut short spoils the prediction of the next. A median of
+//! several avoids that; but where long and short slices take turns, every short one then catches tasks.
 //!
-//! How: where the number of slices to look at is not set, each of a few rules is charged for what it
-//! would have lost lately, in time, and the one that lost least predicts. A slice that ends before its
-//! tasks were told to leave costs them the absence that follows. One that goes on after they left costs
-//! half of its rest: where else they go is active or not, which is not known here.
+//! How: where the number of slices to look at is not set, each of a few rules is charged for the time that it would
+//! have lost lately, and the one that lost least predicts. A slice that ends before its tasks were told to leave costs
+//! them the absence that follows. One that goes on after they left costs half of its rest: whether the vCPU to which
+//! they go is active is not known here.
 
 use super::params::{MOST_SLICES, MigraterParams};
 use corun_model::Nanos;
@@ -17,9 +16,9 @@ use corun_model::Nanos;
 /// A prediction from slices, the latest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// The median of the last so many.
+    /// The median of this many last slices.
     Median(usize),
-    /// The shortest of the last so many.
+    /// The shortest of this many last slices.
     Shortest(usize),
 }
 
@@ -110,7 +109,7 @@ mod tests {
     use corun_model::time::{MS, US};
     use proptest::prelude::*;
 
-    /// What is lost with predictions from so many slices, on a host of two vCPUs per pCPU.
+    /// What is lost with predictions from this many slices, on a host of two vCPUs per pCPU.
     fn lost(slices: usize, lengths: &[Nanos]) -> Nanos {
         let params = MigraterParams {
             slices,

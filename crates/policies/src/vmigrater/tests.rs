@@ -5,8 +5,8 @@ use super::*;
 use corun_model::time::{MS, SEC, US};
 use proptest::prelude::*;
 
-/// A VM of which `n` vCPUs share each pCPU, `slice` at a time, vCPU v beginning at its own phase;
-/// its beats come when a vCPU runs, and task 1 is always in I/O.
+/// A VM with `n` vCPUs on each pCPU, which take turns of `slice`, each vCPU from a phase of its
+/// own; beats come while a vCPU runs, and task 1 is always in I/O.
 struct Guest {
     core: Core,
     vcpus: u32,
@@ -14,7 +14,7 @@ struct Guest {
     slice: Nanos,
     next: Vec<Nanos>,
     moves: Vec<(Nanos, Move)>,
-    /// Looks at which task 1 was on a vCPU that was active, and all looks.
+    /// In how many looks task 1 was on an active vCPU, and the number of looks.
     active: (u64, u64),
 }
 
@@ -194,8 +194,8 @@ fn a_reader_whose_vcpu_always_wakes_late_is_found() {
 }
 
 proptest! {
-    /// Whatever it is told, in whatever order: no panic, and moves of known tasks between vCPUs
-    /// that are there.
+    /// Whatever input it gets, in whatever order: no panic, and only moves of known tasks between
+    /// existing vCPUs.
     #[test]
     fn any_story_will_do(
         story in prop::collection::vec((0u8..8, 0u32..4, 0u64..4, 0u64..20 * MS), 0..300),

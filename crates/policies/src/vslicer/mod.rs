@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! vSlicer: latency-sensitive VMs get micro slices, and their turn more often (Xu et al., "vSlicer:
-//! latency-aware virtual machine scheduling via differentiated-frequency CPU slicing", HPDC 2012).
-//! The shares stay as they are.
+//! vSlicer: latency-sensitive VMs get micro slices, and turns more often (Xu et al., "vSlicer: latency-aware virtual
+//! machine scheduling via differentiated-frequency CPU slicing", HPDC 2012). The shares stay as they are.
 //!
 //! That is what the abstract says: each such VM is scheduled "more frequently but with a smaller micro time
 //! slice", "without violating the CPU share fairness". To run more often than others with the same share, such a
@@ -45,7 +44,7 @@ pub struct VSlicer {
 }
 
 impl VSlicer {
-    /// With these slices, and what divides AQL's types.
+    /// With these slices and these limits between AQL's types.
     pub fn new(slices: VSlicerSlices, limits: Limits) -> Self {
         Self {
             slices,
@@ -54,7 +53,7 @@ impl VSlicer {
         }
     }
 
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let default = VSlicerSlices::default();
         vec![

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The workload adjuster keeps cores mixed (vSMT-IO, dissertation §3.4.4).
 //!
-//! Retention beside computing needs vCPUs of both kinds on a core. Where the retention rates of a core's
-//! vCPUs hardly differ (small standard deviation), one of them is swapped for one of the core whose mean
-//! rate is furthest away: on both, the vCPU ranked in the middle.
+//! Retention beside computing needs vCPUs of both kinds on a core. Where the retention rates of a core's vCPUs hardly
+//! differ (small standard deviation), one of them is swapped for one on the core whose mean rate is furthest away: on
+//! both cores, the vCPU ranked in the middle.
 //!
 //! The paper's "pre-set threshold" is 3 percentage points in the published code. Our reading of
 //! what it leaves open: the middle of n is rank n/2, rounded down, from 0; the partner's mean must
-//! be further away than twice the threshold; partners are in the same NUMA node and of the same
-//! core-scheduling cookie. A vCPU that may not run on the other core is passed over: the middle one
-//! is that of the others. If the core whose rates are most alike has no such partner, the next one
-//! is looked at, since cores of other nodes and cookies are independent of it. And there is no swap
-//! that leaves the two cores no more mixed than they were: two cores of one vCPU each would swap
-//! for ever.
+//! be further away than twice the threshold; partners are in the same NUMA node and of the same core-scheduling cookie.
+//! vCPUs that may not run on the other core are passed over: the middle one is that of the rest. If the core whose
+//! rates are most alike has no such partner, the next one is looked at, since cores of other nodes and cookies are
+//! independent of it. And a swap must leave the two cores more mixed than they were: otherwise two cores of one vCPU
+//! each would swap for ever.
 
 use super::rass::FULL;
 use corun_model::TaskId;
@@ -67,8 +66,7 @@ impl Rates {
     }
 }
 
-/// The vCPUs that are to be swapped, if any; `threshold` in ten-thousandths, `may`: may this vCPU run on that one of
-/// the cores?
+/// The vCPUs that are to be swapped, if any; `threshold` in ten-thousandths; `may`: may this vCPU run on that core?
 pub fn swap(
     cores: &[Rates],
     threshold: u32,
@@ -146,7 +144,7 @@ mod tests {
         assert_eq!(swap(&[core(0, &[]), io], 300), None);
     }
 
-    /// A node whose cores are all alike for good is no reason to leave another one's as they are.
+    /// If one node's cores stay all alike, that is no reason to leave another node's as they are.
     #[test]
     fn one_with_nobody_to_swap_with_keeps_no_other_from_it() {
         let elsewhere = Rates {
@@ -186,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is swapped is on two cores of one group, of which one is homogeneous.
+        /// Swapped vCPUs are on two cores of one group, one of which is homogeneous.
         #[test]
         fn swaps_are_between_cores(rates in prop::collection::vec(prop::collection::vec(0u32..=FULL, 0..6), 0..6)) {
             let cores: Vec<Rates> = rates.iter().enumerate().map(|(at, rates)| core(10 * at as u32, rates)).collect();

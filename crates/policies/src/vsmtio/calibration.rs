@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What symbiosis has to know of a machine (vSMT-IO, dissertation §3.4.3): the coefficients of its model,
-//! and the events that its cycles are divided by.
+//! What symbiosis has to know about a machine (vSMT-IO, dissertation §3.4.3): the coefficients of its model, and the
+//! events by which its cycles are divided.
 //!
 //! The published coefficients were fitted on their authors' machine, which is not named, so a file says
-//! which machine it holds for, and where its numbers come from; on another one it is refused, as AQL's is.
-//! The file is TOML; `corun_scenario::calibration` reads it, `corun calibrate --symbiosis` writes it. What
-//! it does not say of events is for the host to know.
+//! which machine it holds for, and where its numbers come from; on another one it is refused, as AQL's is. The file is
+//! TOML; `corun_scenario::calibration` reads it, `corun calibrate --symbiosis` writes it. If the file says nothing of
+//! events, the host has to know them.
 //!
-//! What the published code counts (`do_ca()`) is less sure than its coefficients: FIXED1 (cycles),
-//! RESOURCE_STALLS.ANY (0xA2/01) as S, and 0xA3/04 as M. CYCLE_ACTIVITY (0xA3) counts cycles only with a
-//! counter mask, which the code leaves out; with the one that the manual has for 04 it is
-//! CYCLE_ACTIVITY.STALLS_TOTAL (before Skylake CYCLES_NO_EXECUTE), stalls for any reason, and no misses.
-//! Here that event, with its mask, is what stalls are, and CYCLE_ACTIVITY.STALLS_L2_MISS, which counts a
-//! part of them, is M: so B, M and W are shares that add up. The published coefficients were not fitted to
-//! these events; no others are known.
+//! What the published code counts (`do_ca()`) is less certain than its coefficients: FIXED1 (cycles),
+//! RESOURCE_STALLS.ANY (0xA2/01) as S, and 0xA3/04 as M. CYCLE_ACTIVITY (0xA3) counts cycles only with a counter mask,
+//! which the code leaves out; with the one that the manual has for 04 it is CYCLE_ACTIVITY.STALLS_TOTAL (before Skylake
+//! CYCLES_NO_EXECUTE), stalls for any reason, and no misses. Here that event, with its mask, is what stalls are, and
+//! CYCLE_ACTIVITY.STALLS_L2_MISS, which counts a part of them, is M: so B, M and W are shares that add up. The
+//! published coefficients were not fitted to these events; no others are known.
 
 use super::symbiosis::Coefficients;
 use crate::aql::Machine;
@@ -28,7 +27,7 @@ pub const FORMAT: &str = "corun-symbiosis-1";
 pub struct Calibration {
     /// The model's coefficients.
     pub coefficients: Coefficients,
-    /// What cycles are divided by; `None`: what the host knows of its processor.
+    /// The events that divide cycles; `None`: those that the host knows for its processor.
     pub events: Option<Events>,
 }
 

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which vCPU is on which core.
 //!
-//! The paper leaves that to the kernel's load balancing and swaps (the workload adjuster). Here vCPUs
-//! get a core when they are first seen: the one with least weight, of these the one with fewest siblings.
-//! Where VMs have left, cores are filled again: once a period, one vCPU goes from a core to one of the same
-//! node that has less, if that leaves it with no more than the core it comes from. The paper's kernel does that in
-//! its load balancing; the adjuster only swaps. Where cores must have different numbers, vCPUs that
-//! compute change places ([`super::turns`]).
-//! vCPUs that do not want to run ([`crate::wanting`]) are nobody's load: they keep their cores, and one that begins to
-//! compute goes at once to the core of its node with least weight, if that has less than the others on its own.
-//! A vCPU weighs no more than it can use: a hardware thread's part ([`usable`]). With more, a core
-//! would be nearly its own, and others would have too few.
-//! A core belongs to the core-scheduling cookie of its vCPUs; if all belong to others, a vCPU has none
-//! and goes where it may.
+//! The paper leaves that to the kernel's load balancing and to swaps (the workload adjuster). Here a vCPU gets a core
+//! when it is first seen: the one with the least weight, of several the one with the fewest siblings. Where VMs have
+//! left, cores are filled again: once a period, one vCPU goes from a core to one of the same node that has less, if
+//! that one then has no more than the core that the vCPU comes from. The paper's kernel does that in its load
+//! balancing; the adjuster only swaps. Where cores cannot have equal numbers, vCPUs that compute change places
+//! ([`super::turns`]). vCPUs that do not want to run ([`crate::wanting`]) count as no load: they keep their cores. One
+//! that begins to compute goes at once to the core of its node with the least weight, if that is less than the others
+//! on its own core weigh. A vCPU weighs no more than it can use: a hardware thread's part ([`usable`]). Otherwise it
+//! would have a core nearly to itself, and others would crowd on the rest. A core belongs to the core-scheduling cookie
+//! of its vCPUs; if all cores belong to other cookies, a vCPU has none and goes where it may.
 
 use super::Vcpu;
 use crate::usable;
@@ -31,8 +29,8 @@ struct Core {
     cookie: Option<u64>,
 }
 
-/// What cores are made of. What else is told of a host, such as who wakes whom, may come to be known, or
-/// change, while vCPUs keep their cores.
+/// What cores are made from. Other facts about a host, such as who wakes whom, may become known, or change, while vCPUs
+/// keep their cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parts {
     topology: Topology,
@@ -51,7 +49,7 @@ impl Parts {
         }
     }
 
-    /// Is the host made of these?
+    /// Is that still what the host is made of?
     fn are_of(&self, host: &HostSeen) -> bool {
         let same = self.topology == host.topology && self.smt == host.smt;
         same && self.llcs == host.llcs && self.nodes == host.nodes
@@ -66,7 +64,7 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    /// Learns what the host is made of; true if that is news.
+    /// Learns what the host is made of; true if that has changed.
     pub fn know(&mut self, host: &HostSeen) -> bool {
         if self.of.as_ref().is_some_and(|of| of.are_of(host)) {
             return false;
@@ -121,7 +119,7 @@ impl Cookies {
         for cookie in all {
             let last = &mut self.last;
             let new = || {
-                // 31 bits, without 0: no daemon sees so many.
+                // 31 bits, without 0: more than a daemon ever sees.
                 *last = *last % (u32::MAX >> 1) + 1;
                 *last
             };
@@ -149,13 +147,13 @@ struct Load {
 }
 
 impl Load {
-    /// One of this VM, by its place among them, is there.
+    /// A vCPU of this VM, by the VM's place, is there.
     fn take(&mut self, vm: usize, weight: u64) {
         self.weight += weight;
         *self.of.entry(vm).or_default() += 1;
     }
 
-    /// How many of this VM are.
+    /// How many vCPUs of this VM are there.
     fn siblings(&self, vm: usize) -> u32 {
         self.of.get(&vm).copied().unwrap_or(0)
     }
@@ -195,7 +193,7 @@ pub(super) fn settle(
     even_out(cores, vcpus, &loads, seen)
 }
 
-/// All vCPUs, each with the place of its VM among the others, and that.
+/// All vCPUs, each with its VM and the VM's place among all.
 fn all(seen: &Snapshot) -> impl Iterator<Item = (usize, &VmSeen, &TaskSeen)> {
     let vms = seen.vms.iter().enumerate();
     vms.flat_map(|(vm, of)| of.vcpus.iter().map(move |task| (vm, of, task)))
@@ -250,7 +248,7 @@ fn weights(want: &[bool], seen: &Snapshot) -> (Vec<u64>, u64) {
     (weights, most)
 }
 
-/// One vCPU goes to where there is less, if anybody should; true if so.
+/// Moves one vCPU to a core that has less, if one should move; true if so.
 fn even_out(
     cores: &mut Cores,
     vcpus: &mut BTreeMap<TaskId, Vcpu>,
@@ -274,7 +272,7 @@ fn even_out(
     let lightest: Vec<Option<u64>> = (on.iter())
         .map(|of| of.iter().map(|(_, _, task)| weight(task)).min())
         .collect();
-    // By half of what they differ two cores are alike.
+    // Moving half of the difference makes two cores alike.
     let most = |from: usize, to: usize| loads[from].weight.saturating_sub(loads[to].weight) / 2;
     let pairs = rising.iter().rev().flat_map(|&from| {
         let less = (rising.iter().map(move |&to| (from, to)))

@@ -2,17 +2,16 @@
 //! LTCR, long term context retention: how long may a context stay (vSMT-IO, dissertation §3.4.2,
 //! Algorithm 1)?
 //!
-//! A halted vCPU that keeps its hardware thread is back at once when its I/O is done, and leaves the
-//! core to the SMT sibling meanwhile; but a hardware thread that is kept for too long is wasted. So
-//! each core has a timeout, and tries every few periods whether 10 % more, or less, serves both: the
-//! CPU-bound vCPUs (instructions per run time) and the I/O-bound ones (retentions per second).
+//! A halted vCPU that keeps its hardware thread runs again as soon as its I/O is done, and leaves the core to the SMT
+//! sibling meanwhile; but a hardware thread that is kept for too long is wasted. So each core has a timeout, and every
+//! few periods tries whether 10 % more, or less, serves both kinds: the CPU-bound vCPUs (instructions per run time) and
+//! the I/O-bound ones (retentions per second).
 //!
 //! Our reading of what the paper leaves open: The base of a comparison is the last sample at the
-//! present timeout. Retentions count however they end: a vCPU that waits retains once, and halts
-//! when its time is up, so that there are as many retentions as waits that are over. If only
-//! retentions that ended with the awaited event counted, a longer timeout would always seem to
-//! gain, and rise while less and less is done. A gain within the noise does not count
-//! ([`Bounds::margin`]). A core without a vCPU of either kind that can be compared stays as it is.
+//! present timeout. Retentions count however they end: a vCPU that waits retains once, and halts when its time is up,
+//! so that there are as many retentions as completed waits. If only retentions that ended with the awaited event
+//! counted, a longer timeout would always seem to gain, and would rise while less and less is done. A gain within the
+//! noise does not count ([`Bounds::margin`]). A core without a vCPU of either kind that can be compared stays as it is.
 //! Where neither direction helps, several times in a row, it is tried less often.
 
 use corun_model::{Nanos, TaskId};
@@ -20,12 +19,12 @@ use std::collections::BTreeMap;
 
 /// A speed-up of 1.
 pub const ONE: u64 = 1_000;
-/// After so many pairs of tests that failed, pauses begin (our reading).
+/// After this many failed pairs of tests, pauses begin (our reading).
 pub(super) const FAILS: u32 = 3;
 /// The longest pause, periods: 1.6 s of 100 ms (our reading).
 pub(super) const LONGEST_PAUSE: u32 = 16;
 
-/// Between what a timeout moves, and what is a gain.
+/// The range in which a timeout moves, and what counts as a gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The least timeout, ns.
@@ -47,7 +46,7 @@ pub struct Performance {
     pub io: BTreeMap<TaskId, u64>,
 }
 
-/// The mean of the speed-ups of those that are in both, in [`ONE`]s; `None` if there are none.
+/// The mean of the speed-ups of vCPUs that are in both, where [`ONE`] is 1; `None` if there are none.
 pub fn speed_up(base: &BTreeMap<TaskId, u64>, new: &BTreeMap<TaskId, u64>) -> Option<u64> {
     let mut sum = 0u128;
     let mut count = 0u128;
@@ -121,7 +120,7 @@ impl Ltcr {
             Phase::BaseUp => self.test(seen, self.up(bounds), Phase::TestUp, Phase::BaseDown),
             Phase::BaseDown => {
                 self.test(seen, self.down(bounds), Phase::TestDown, Phase::BaseUp);
-                // There is no shorter one, and longer ones do not help: that is the pair.
+                // There is no shorter timeout, and longer ones do not help: that completes the pair of tests.
                 if self.phase == Phase::BaseUp {
                     self.both_failed();
                 }
@@ -152,7 +151,7 @@ impl Ltcr {
         shorter.max(bounds.least)
     }
 
-    /// A base has been sampled: another timeout is in force for a period, if it is another one.
+    /// A base has been sampled: `timeout` is in force for a period, if it differs from the present one.
     fn test(&mut self, seen: Performance, timeout: Nanos, test: Phase, without: Phase) {
         if seen.cpu.is_empty() || seen.io.is_empty() {
             return;
@@ -163,7 +162,7 @@ impl Ltcr {
         self.phase = if other { test } else { without };
     }
 
-    /// Did both kinds gain? `None`: it cannot be told.
+    /// Did both kinds gain? `None`: unknown.
     fn better(&self, seen: &Performance, bounds: &Bounds) -> Option<bool> {
         let cpu = speed_up(&self.base.cpu, &seen.cpu)?;
         let io = speed_up(&self.base.io, &seen.io)?;
@@ -192,15 +191,14 @@ impl Ltcr {
     }
 }
 
-/// By how much a retention of `length` is better than to deschedule and reschedule the vCPU, which takes
-/// `switches`: for the I/O, pCPU time spared; for the computation on the SMT sibling, work done in the
-/// longer of both, given the percentage of its speed that it has beside switches (dissertation §3.4.2
-/// with Table 3.2). ns; negative: worse.
+/// By how much a retention of `length` is better than descheduling and rescheduling the vCPU, which takes `switches`:
+/// for the I/O, pCPU time saved; for the computation on the SMT sibling, work done in the longer of the two times,
+/// where `beside_switches` is the percentage of its speed that it has beside switches (dissertation §3.4.2 with Table
+/// 3.2). ns; negative: worse.
 pub fn reward(length: Nanos, switches: Nanos, beside_switches: u32) -> [i64; 2] {
     let signed = |time: Nanos| i64::try_from(time).unwrap_or(i64::MAX);
     let lost = switches * u64::from(100 - beside_switches.min(100)) / 100;
-    // Time kept beyond that of the switches is lost for the task that could have used the hardware
-    // thread.
+    // Time kept beyond that of the switches is lost to a task that could have used the hardware thread.
     let unused = length.saturating_sub(switches);
     [
         signed(switches) - signed(length),
@@ -265,7 +263,7 @@ mod tests {
             ltcr.step(one_kind.clone(), &BOUNDS);
             assert_eq!(ltcr.effective(), MS);
         }
-        // Nor is it judged if they are gone in the midst of a test.
+        // Nor is it judged if they have gone in the middle of a test.
         ltcr.step(seen(100, 100), &BOUNDS);
         assert_ne!(ltcr.effective(), MS);
         ltcr.step(one_kind, &BOUNDS);
@@ -288,7 +286,7 @@ mod tests {
         assert_eq!(gaps[7..], vec![20; gaps.len() - 7]);
     }
 
-    /// At a bound there is one direction only: if that does not help, neither does.
+    /// At a bound there is one direction only: if that does not help, the pair of tests has failed.
     #[test]
     fn at_a_bound_it_tries_less_often_too() {
         for (bound, rests) in [(BOUNDS.least, 3), (BOUNDS.most, 3)] {

@@ -7,9 +7,9 @@
 //! passed ([`ltcr`] finds that timeout). One hardware thread of each core is for CPU-bound vCPUs, the other for
 //! I/O-bound ones ([`rass`]), so that a vCPU that retains its thread is beside one that computes. A hardware
 //! thread whose class has nothing to run borrows a vCPU of the other class, and gives it back at once when it is
-//! needed. Those that only compute take turns where one class or core has more for them than another ([`turns`]).
-//! Where two vCPUs that compute share a core, cycle accounting says which pairs get along ([`symbiosis`]);
-//! and where all vCPUs of a core are of one class, one is swapped with another core's ([`adjuster`]).
+//! needed. vCPUs that only compute take turns where one class or core has more to give than another ([`turns`]). Where
+//! two vCPUs that compute share a core, cycle accounting says which pairs get along ([`symbiosis`]); and where all
+//! vCPUs of a core are of one class, one is swapped with another core's ([`adjuster`]).
 //!
 //! Division of work: this policy decides, once a period, about classes, cores and timeouts; the
 //! dispatcher holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
@@ -44,9 +44,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use symbiosis::Cycles;
 use turns::{Computing, Service};
 
-/// What CPU-bound vCPUs are called, as [`Policy::recognised`] tells.
+/// What [`Policy::recognised`] calls CPU-bound vCPUs.
 pub const CPU_BOUND: &str = "CPU";
-/// What I/O-bound ones are.
+/// What it calls I/O-bound ones.
 pub const IO_BOUND: &str = "I/O";
 
 /// What is known of a vCPU.
@@ -60,21 +60,22 @@ struct Vcpu {
     cycles: Option<Cycles>,
     /// Did it want to run in the last period?
     busy: bool,
-    /// Has it lately, or retained? Has it begun to since cores were given?
+    /// Has it wanted to lately, or retained? Has it begun to since cores were given out?
     wanting: Wanting,
     begins: bool,
-    /// Did it do nothing else?
+    /// Did it do nothing but compute?
     computes: bool,
     /// What it had lately, and in the last period, and its class then.
     had: Service,
     latest: Service,
     was_io: bool,
-    /// Did it spend most of its time on pCPUs dormant there, without the host's doing?
+    /// Was it dormant for most of its time on pCPUs, without the host's doing?
     dormant: bool,
 }
 
 impl Vcpu {
-    /// Learns from what it did in a period. `timeout`: the one desired for its core. Does it begin to compute?
+    /// Learns from what it did in a period. `timeout`: the one desired for its core. Returns whether it begins to
+    /// compute.
     fn learn(&mut self, task: &TaskSeen, timeout: Nanos, params: &VsmtIoParams) -> bool {
         let accounted = task.run + task.ready + task.wait;
         let hidden = match params.guests && params.retain {
@@ -140,7 +141,7 @@ pub struct VsmtIo {
     /// Periods until vCPUs may be swapped again.
     cooldown: u32,
     smt: bool,
-    /// What the host told in the last period, of any vCPU; `None`: there was none.
+    /// What the host reported in the last period, of any vCPU; `None`: there was no vCPU.
     signals_seen: Option<Signals>,
     /// Has a period passed?
     learned: bool,
@@ -193,7 +194,7 @@ impl VsmtIo {
         self.level(&begin);
     }
 
-    /// These begin to compute: they are owed nothing for the time before, compared with those on their cores that did.
+    /// These begin to compute: compared with vCPUs on their cores that did before, they are owed nothing for that time.
     fn level(&mut self, begin: &[TaskId]) {
         if begin.is_empty() {
             return;
@@ -233,7 +234,7 @@ impl VsmtIo {
         }
     }
 
-    /// The vCPUs of different cores that are to be swapped: two if a core needs it, else those that take turns.
+    /// The vCPUs of different cores that are to be swapped: two if a core needs it, otherwise those that take turns.
     fn swaps(&self, seen: &Snapshot) -> Vec<(TaskId, TaskId)> {
         let (on, may) = (self.by_core(), self.may_move(seen));
         let adjusts = self.params.adjuster;
@@ -247,7 +248,7 @@ impl VsmtIo {
         on: &[OnCore],
         may: impl Fn(TaskId, usize) -> bool,
     ) -> Option<(TaskId, TaskId)> {
-        // One that never runs is like nobody.
+        // A vCPU that never runs is compared with no other.
         let wanting = |on: &OnCore| {
             let wanting = on.iter().filter(|(_, vcpu)| vcpu.wanting.counts());
             wanting.map(|&(task, vcpu)| (task, vcpu.rate)).collect()
@@ -261,7 +262,7 @@ impl VsmtIo {
         adjuster::swap(&rates, threshold, may)
     }
 
-    /// Those of different cores that change places, so that all that compute have the same.
+    /// vCPUs of different cores that change places, so that all that compute have the same.
     fn change_cores(
         &self,
         on: &[OnCore],
@@ -299,8 +300,8 @@ impl VsmtIo {
         on
     }
 
-    /// Divides the vCPUs of each core into classes. Without RASS nobody is put anywhere for its class, but the timeout is
-    /// to serve both.
+    /// Divides the vCPUs of each core into classes. Without RASS no vCPU is put anywhere for its class, but the timeout
+    /// still has to serve both classes.
     fn classify(&mut self) {
         let compensate = self.params.compensate;
         for mut on in self.by_core() {
@@ -341,10 +342,9 @@ impl VsmtIo {
         }
     }
 
-    /// CFS's slice (`sched_slice()`) of a vCPU: those that want its hardware thread have a turn
-    /// each in the latency. Which vCPU of a class is next is left to fair order, but for how long
-    /// it runs matters: a vCPU that retains its context is back only when the others of its class
-    /// have had their turns.
+    /// CFS's slice (`sched_slice()`) for a vCPU: those that want its hardware thread have one turn each within the
+    /// latency. Which vCPU of a class is next is left to fair order, but how long it runs matters: a vCPU that retains
+    /// its context is back only when the others of its class have had their turns.
     fn slice(&self, vcpu: Vcpu, busy: &[Busy]) -> Option<Nanos> {
         let core = vcpu.core?;
         let of = busy.get(core)?;
@@ -369,7 +369,7 @@ impl VsmtIo {
         busy
     }
 
-    /// Is this a vCPU that retains its context without limit, unless the host ends it?
+    /// Does this vCPU retain its context without limit, so that the host has to end that?
     fn limits(&self, vcpu: Vcpu) -> bool {
         vcpu.dormant && self.params.retain
     }
@@ -379,9 +379,10 @@ impl VsmtIo {
         self.params.symbiosis && self.params.rass
     }
 
-    /// Is this a vCPU that it picks? The paper's are the CPU-bound ones, and on its slides all that retain little: what
-    /// I/O-bound vCPUs need of a core changes with each wait. Those that do nothing but compute need the same all the
-    /// time, also in the I/O class, where they are only because both are to weigh alike.
+    /// Does symbiosis choose by this vCPU's demand? In the paper it does for the CPU-bound ones, and on its slides for
+    /// all that retain little: what I/O-bound vCPUs need of a core changes with each wait. vCPUs that do nothing but
+    /// compute need the same all the time, even in the I/O class, where they are only because both classes are to weigh
+    /// alike.
     fn picks(&self, vcpu: Vcpu) -> bool {
         self.symbiosis() && (!vcpu.io || vcpu.computes)
     }
@@ -406,7 +407,7 @@ impl VsmtIo {
         }
     }
 
-    /// These VMs are left to fair order, and kept off cores of other cookies, as all are.
+    /// These VMs are left to fair order, but like all VMs they are kept off cores of other cookies.
     fn tell_cookies(&self, others: &[VmSeen], plan: &mut Plan) {
         for vm in others {
             let cookie = self.cookies.number(vm.cookie);
@@ -454,7 +455,7 @@ impl VsmtIo {
         })
     }
 
-    /// Signals that this host does not provide, and what is not done for lack of them.
+    /// The signals that this host does not provide, and what is not done without them.
     fn missing_signals(&self, signals: &Signals) -> Vec<String> {
         let (params, timeout) = (&self.params, time::show(self.params.timeout));
         let missing = [
@@ -516,7 +517,7 @@ impl VsmtIo {
     }
 }
 
-/// Those of a core that compute.
+/// The vCPUs of a core that compute.
 fn computing(on: &[(TaskId, Vcpu)]) -> Vec<Computing> {
     let computing = |&(task, vcpu): &(TaskId, Vcpu)| {
         vcpu.computes.then_some(Computing {
@@ -531,7 +532,7 @@ fn computing(on: &[(TaskId, Vcpu)]) -> Vec<Computing> {
     on.iter().filter_map(computing).collect()
 }
 
-/// What those of a core weigh that do not compute: the CPU-bound ones, the I/O-bound ones.
+/// What a core's vCPUs weigh that do not compute: the CPU-bound ones, the I/O-bound ones.
 fn weights_of_others(on: &[(TaskId, Vcpu)], weight: impl Fn(Vcpu) -> u64) -> [u64; 2] {
     let mut weights = [0; 2];
     for &(_, vcpu) in on.iter().filter(|(_, vcpu)| !vcpu.computes) {
@@ -546,22 +547,22 @@ fn cycles(task: &TaskSeen) -> Option<Cycles> {
     Cycles::of(counted.cycles, counted.base, counted.miss)
 }
 
-/// How many waits of a vCPU ended: each begins with a retention, or would. If the guest retained
-/// (`guests`), a wait ends within the retention, or has become a halt by then, whose end is a
-/// wake-up; if the host holds a hardware thread, it is a halt from the beginning.
+/// How many waits of a vCPU ended: each begins with a retention, or would. If the guest retains (`guests`), a wait ends
+/// within the retention, or has become a halt, whose end is a wake-up; if the host holds a hardware thread, a wait is a
+/// halt from the beginning.
 fn waits(task: &TaskSeen, guests: bool) -> u64 {
     let within = if guests { task.turns.kept } else { 0 };
     within + task.turns.wakeups
 }
 
-/// How long a vCPU was dormant on pCPUs in the period without having been told to be, and without
-/// being held for, as far as its cycles show. A guest that is told (`guests`) reports it itself.
+/// How long a vCPU was dormant on pCPUs in the period of its own accord, without a hold, as far as its cycles show. A
+/// guest that is told to retain (`guests`) reports that itself.
 fn dormant(task: &TaskSeen, guests: bool) -> Nanos {
     let counted = task.signals.unhalted.filter(|_| !guests);
     counted.map_or(0, |counted| counted.dormant(task.run))
 }
 
-/// Did a vCPU work, or want to, for all of the period but as little as cores that are alike differ by?
+/// Did a vCPU work, or want to, for all of the period, except for as little as cores that count as alike differ by?
 fn computes(task: &TaskSeen, params: &VsmtIoParams) -> bool {
     let within = match params.guests {
         true => task.turns.retained,

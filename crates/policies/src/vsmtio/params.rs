@@ -20,7 +20,7 @@ pub struct VsmtIoParams {
     pub adjust: bool,
     /// Has each class a hardware thread of its core (RASS)?
     pub rass: bool,
-    /// Is a vCPU that computes chosen by symbiosis? Not without `rass`.
+    /// Does symbiosis choose among vCPUs that compute? Not without `rass`.
     pub symbiosis: bool,
     /// Are vCPUs swapped between cores (workload adjuster)? Not without `rass`.
     pub adjuster: bool,
@@ -30,21 +30,21 @@ pub struct VsmtIoParams {
     pub guests: bool,
     /// Does a retention end for a vCPU that wants to run there?
     pub give_way: bool,
-    /// In what time those that share a hardware thread have a turn each, ns.
+    /// The time in which vCPUs that share a hardware thread have a turn each, ns.
     pub latency: Nanos,
     /// The least slice, ns.
     pub slice_least: Nanos,
     /// The timeout that cores begin with, ns.
     pub timeout: Nanos,
-    /// Between what it moves.
+    /// The range in which it moves.
     pub bounds: Bounds,
-    /// Below which standard deviation of its retention rates a core is homogeneous, percentage points.
+    /// A core is homogeneous if the standard deviation of its retention rates is below this, percentage points.
     pub homogeneous: u32,
     /// Periods between two swaps.
     pub cooldown: u32,
     /// How threads slow each other down.
     pub coefficients: Coefficients,
-    /// What hosts divide cycles by; `None`: what they know of their processor.
+    /// The events by which hosts divide cycles; `None`: those that they know for their processor.
     pub events: Option<Events>,
 }
 
@@ -81,13 +81,13 @@ const CODE: &str = "the published vSMT-IO code; the dissertation gives none";
 const ONE: &str = "the default only";
 
 impl VsmtIoParams {
-    /// Takes what a calibration says.
+    /// Takes over what a calibration says.
     pub fn calibrate(&mut self, found: &Calibration) {
         self.coefficients = found.coefficients;
         self.events = found.events;
     }
 
-    /// What a calibration would say of these.
+    /// These settings as a calibration.
     pub fn calibration(&self) -> Calibration {
         Calibration {
             coefficients: self.coefficients,

@@ -2,10 +2,10 @@
 //! RASS, retention aware symbiotic scheduling: which of a core's vCPUs are I/O-bound (vSMT-IO,
 //! dissertation §3.4.3, unbalanced scheduling)?
 //!
-//! At the end of each period the vCPUs of a core are ranked by their retention rates, the share of the
-//! period that they spent in retention. From the top on they are I/O-bound, until both classes weigh as
-//! nearly alike as can be; each class has a hardware thread of the core, so that retention beside
-//! computing is the rule. Rates are in ten-thousandths.
+//! At the end of each period the vCPUs of a core are ranked by their retention rates, the share of the period that they
+//! spent in retention. From the top of the ranking on they are I/O-bound, until both classes weigh as nearly the same
+//! as possible; each class has a hardware thread of the core, so that retention beside computing is the rule. Rates are
+//! in ten-thousandths.
 //!
 //! Our reading of ties: of vCPUs with equal rates, one that was I/O-bound stays so; of two cuts
 //! that are equally near, the one with fewer I/O-bound vCPUs is taken. So a vCPU that is alone on
@@ -22,7 +22,7 @@ pub const FULL: u32 = 10_000;
 pub struct Ranked {
     /// The vCPU.
     pub task: TaskId,
-    /// What it weighs; 0: it does not want to run, and goes where its rank is.
+    /// What it weighs; 0: it does not want to run, and goes where its rank puts it.
     pub weight: u64,
     /// Its retention rate.
     pub rate: u32,
@@ -36,22 +36,21 @@ pub fn rate(retained: Nanos, period: Nanos) -> u32 {
     share as u32
 }
 
-/// How much of its `wait`, ns, a vCPU with this number of wake-ups would have spent in retention
-/// with this timeout. The host holds hardware threads for I/O-bound vCPUs only: by the time that
-/// was held for it, no other vCPU would ever become I/O-bound.
+/// How much of its `wait`, ns, a vCPU with this number of wake-ups would have spent in retention with this timeout. The
+/// host holds hardware threads for I/O-bound vCPUs only: if only time held counted, no other vCPU would ever become
+/// I/O-bound.
 pub fn hidden(wait: Nanos, wakeups: u64, timeout: Nanos) -> Nanos {
     wait.min(wakeups.saturating_mul(timeout))
 }
 
-/// More than one part in so many of a vCPU's run time in retention says that its guest retains.
+/// If more than one part in this many of a vCPU's run time is retention, its guest retains.
 pub(super) const RETAINS: u64 = 2;
-/// And from then on more than one part in so many.
+/// From then on, more than one part in this many is enough.
 pub(super) const STILL_RETAINS: u64 = 10;
 
-/// Does a vCPU that was `dormant` for this part of its `run` time, ns, retain its context by
-/// itself? More than half says so. From then on, when its turns are as long as the timeout and
-/// events come during the turns of others, more than a tenth does (our reading: the paper's guests
-/// end retentions themselves).
+/// Does a vCPU that was `dormant` for this part of its `run` time, ns, retain its context by itself? More than half
+/// says so. From then on its turns are only as long as the timeout, and events come during the turns of others: more
+/// than a tenth is enough (our reading: the paper's guests end retentions themselves).
 pub fn retains(until_now: bool, dormant: Nanos, run: Nanos) -> bool {
     match until_now {
         true => run == 0 || dormant > run / STILL_RETAINS,

@@ -12,12 +12,13 @@
 //! ```
 //!
 //! with the coefficients of the published vSMT-IO code, which hold for its authors' machine: they can be
-//! set, or come from a calibration file ([`super::calibration`], which says what that code counts, too; by
-//! what events hosts divide cycles, [`crate::pmu`]). Each thread is measured for itself, O(n), and not every pair, O(n²).
+//! set, or come from a calibration file ([`super::calibration`], which says what that code counts, too; by what events
+//! hosts divide cycles, [`crate::pmu`]). Each thread is measured by itself, O(n), rather than each pair, O(n²).
 //!
-//! Here shares of cycles are taken, percent, so that a thread alone takes 100 %: what is compared is by how much the two slow
-//! each other down, whatever each does for an instruction. The coefficients of products were found for cycles per
-//! instruction, by which threads with many would count for more; where that matters, measure them here (calibration).
+//! Here B, W and M are shares of cycles, percent, so that a thread alone takes 100 %: the comparison is of how much the
+//! two slow each other down, however many cycles each needs per instruction. The published coefficients of products
+//! were found for cycles per instruction, with which threads that need many would count for more; where that matters,
+//! measure the coefficients (calibration).
 
 /// How the cycles of a vCPU divide, percent; together 100.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct Cycles {
 }
 
 impl Cycles {
-    /// Of counts: all cycles, those at work, those on misses. `None` if there were none.
+    /// From counts: all cycles, those at work, those on misses. `None` if there were no cycles.
     pub fn of(cycles: u64, base: u64, miss: u64) -> Option<Self> {
         let percent = |part: u64| (u128::from(part) * 100 / u128::from(cycles.max(1))) as u32;
         let base = percent(base.min(cycles));
@@ -86,8 +87,8 @@ impl Coefficients {
             + both(own.miss, other.miss, self.miss_miss)
     }
 
-    /// Of `candidates`, in fair order, the one that gets along best with `other`: both together lose
-    /// least. The earlier one of equals; `None` if there are none.
+    /// Of `candidates`, in fair order, the one that gets along best with `other`: the two together lose least. Of
+    /// equals the earlier one; `None` if there are none.
     pub fn best(&self, candidates: &[Cycles], other: Cycles) -> Option<usize> {
         let lose = |own: Cycles| self.together(own, other) + self.together(other, own);
         (0..candidates.len()).min_by_key(|&at| (lose(candidates[at]), at))

@@ -10,8 +10,8 @@ const PERIOD: Nanos = 100 * MS;
 /// What timeouts begin with.
 const TIMEOUT: Nanos = 200 * US;
 
-/// A period of two VMs with `vcpus` vCPUs each on as many hardware threads: the first retains for so
-/// many ms of it and comes back so often, the second computes.
+/// A period of two VMs with `vcpus` vCPUs each on as many hardware threads: the first retains for `retained` ms of it
+/// and comes back `kept` times, the second computes.
 fn period(number: u64, vcpus: usize, retained: u64, kept: u64) -> Snapshot {
     let mut seen = snapshot(1, &[vcpus, vcpus]);
     seen.host = HostSeen::of(format!("1n1l{}c2t", vcpus / 2).parse().unwrap());
@@ -203,7 +203,7 @@ fn guests_that_retain_by_themselves_are_told_how_long() {
     assert_eq!(retention, [TIMEOUT; 4]);
 }
 
-/// Also without classes: what is put nowhere for being I/O-bound is served by the timeout all the same.
+/// Without classes, too: a vCPU that is put nowhere for being I/O-bound still has the timeout serve it.
 #[test]
 fn a_timeout_that_serves_both_is_kept() {
     for rass in [true, false] {
@@ -255,8 +255,8 @@ fn retentions_count_however_they_end() {
     assert!(plan.pcpus.iter().all(|told| told.retention == shorter));
 }
 
-/// Two VMs whose vCPUs never halt for the host; those of the second were unhalted for so many percent of the time
-/// that they ran.
+/// Two VMs whose vCPUs never halt for the host; those of the second were unhalted for this percentage of the time that
+/// they ran.
 fn never_halting(number: u64, unhalted: Option<u64>) -> Snapshot {
     let mut seen = period(number, 4, 0, 0);
     for (vm, of) in seen.vms.iter_mut().enumerate() {
@@ -404,7 +404,7 @@ fn what_a_host_hides_is_said() {
         signals.cycles = Some(CyclesSeen::default())
     });
     assert!(notes(default, &seen).is_empty());
-    // One vCPU of which nothing is told for a period is not the host.
+    // One vCPU without signals for a period says nothing of the host.
     let mut one = seen.clone();
     one.vms[0].vcpus[0].signals = Signals::default();
     assert!(notes(default, &one).is_empty());
@@ -424,7 +424,7 @@ fn what_a_host_hides_is_said() {
         ..default
     };
     assert!(notes(without, &seen).is_empty());
-    // No vCPU is there of which anything could be told.
+    // There is no vCPU for which signals could be reported.
     seen.vms.clear();
     assert!(notes(default, &seen).is_empty());
 }
@@ -676,7 +676,7 @@ fn cores_are_filled_by_what_vcpus_weigh() {
 }
 
 /// What each vCPU had of so many periods, in per cent of a hardware thread, on this host: each hardware thread is
-/// shared equally by those at home there. `changes` snapshots: what a vCPU waits for it also retains.
+/// shared equally by those at home there. `changes` changes snapshots: time that a vCPU waits it also retains.
 fn shares(
     host: &str,
     vms: &[usize],
@@ -734,7 +734,8 @@ fn nor_where_cores_have_different_numbers_of_them() {
     alike(&shares("1n1l2c2t", &[1; 5], 1..61, |_, _| {}), 80, 6);
 }
 
-/// Whoever waited at first, and was I/O-bound for that: equals of different weights are divided as evenly as can be.
+/// Whichever vCPU waited at first, and was I/O-bound because of that: equals of different weights are divided as evenly
+/// as can be.
 #[test]
 fn who_began_later_does_not_say_how_weights_are_divided() {
     const WEIGHTS: [u32; 4] = [100, 150, 230, 70];
@@ -794,7 +795,7 @@ fn a_vcpu_that_retains_is_no_equal_of_those_that_compute() {
     }
 }
 
-/// In a period in which its quota lets it do nothing, a vCPU does not become another one.
+/// A period in which its quota lets it do nothing does not change what a vCPU is taken to be.
 #[test]
 fn a_vcpu_of_which_nothing_was_seen_keeps_its_rate() {
     let mut policy = VsmtIo::default();
@@ -848,7 +849,7 @@ fn vcpus_that_never_run_take_no_core_from_those_that_do() {
     let mut busy: Vec<usize> = [0, 1, 4, 5].map(|at| homes[7][at].0).to_vec();
     busy.sort_unstable();
     assert_eq!(busy, [0, 1, 2, 3]);
-    // Nobody is moved back and forth.
+    // No vCPU is moved back and forth.
     assert_eq!(homes[6], homes[7]);
 }
 

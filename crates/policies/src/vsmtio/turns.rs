@@ -2,22 +2,22 @@
 //! Equals take turns: vCPUs that only compute have equal shares of a core's hardware threads, and of cores (our
 //! addition to vSMT-IO, dissertation §3.4.3).
 //!
-//! Problem: RASS gives each class a hardware thread. Of vCPUs that do nothing but compute some are in the I/O-bound
-//! class all the same, since both classes are to weigh alike, and none of them is by merit. Where one class has fewer
-//! of them, or beside it vCPUs that leave their hardware thread to others, it is the better place to be: one of three
-//! had twice what each other one had, for good. The same is so of cores that have different numbers of vCPUs.
+//! Problem: RASS gives each class a hardware thread. Some vCPUs that do nothing but compute are in the I/O-bound class
+//! all the same, because both classes are to weigh alike, and which ones is arbitrary. A class that has fewer of them,
+//! or that has vCPUs which leave their hardware thread to others, is the better place to be: one of three had twice
+//! what each other one had, for good. The same holds for cores with different numbers of vCPUs.
 //!
-//! So what vCPUs have had lately is compared, by weight. Within a core, those that had least have the better class next,
-//! as long as both classes weigh what they do; and between two cores the one that had most changes places with one that
-//! had least, of the same weight, or of a greater one where its core weighs more. Where weights differ, their classes are
-//! made to weigh alike before that: equals have no ranks. A vCPU that waits or retains more than a little is not moved:
-//! its class is by merit.
-//! Where shares are equal but for a turn, nobody is moved: hardware threads of a core share its caches, cores do not.
+//! So what vCPUs have had lately is compared, by weight. Within a core, those that had least get the better class next,
+//! as long as the classes still weigh what they do now; and between two cores the vCPU that had most changes places
+//! with one that had least, of the same weight, or of a greater one where its core weighs more. Where weights differ,
+//! the classes are made to weigh alike before that: vCPUs that compute are equals, and their ranks mean nothing. A vCPU
+//! that waits or retains more than a little is not moved: its class follows from what it does. Where shares differ by
+//! no more than a turn, no vCPU is moved: hardware threads of a core share its caches, cores do not.
 
 use corun_model::{Nanos, TaskId};
 
-/// What is long past fades: the last so many periods or so count (assumed: enough to even out turns, and few enough
-/// that what a vCPU did seconds ago decides nothing).
+/// What is long past fades: about this many periods count (assumed: enough to even out turns, and few enough that what
+/// a vCPU did seconds ago decides nothing).
 pub(super) const FADES: u64 = 8;
 
 /// A vCPU that computes, as it is compared with others.
@@ -31,13 +31,13 @@ pub struct Computing {
     pub had: Service,
     /// What it had in the last period.
     pub latest: Service,
-    /// Was it in the I/O-bound class then?
+    /// Was it in the I/O-bound class in the last period?
     pub was_io: bool,
-    /// Is it to be?
+    /// Is it to be in that class next?
     pub io: bool,
 }
 
-/// CPU time for a weight.
+/// CPU time per weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Service(u64);
 
@@ -45,18 +45,18 @@ impl Service {
     /// Parts of a ns per unit of weight.
     const PARTS: u32 = 20;
 
-    /// So much time for this weight.
+    /// This much time for this weight.
     pub fn of(time: Nanos, weight: u64) -> Self {
         let all = (u128::from(time) << Self::PARTS) / u128::from(weight.max(1));
         Self(u64::try_from(all).unwrap_or(u64::MAX))
     }
 
-    /// After another period with this.
+    /// The faded sum after another period, which had `latest`.
     pub fn and(self, latest: Self) -> Self {
         Self((self.0 - self.0 / FADES).saturating_add(latest.0))
     }
 
-    /// Without what `time` is for this weight.
+    /// Reduced by what `time` is for this weight.
     fn less(self, time: Nanos, weight: u64) -> Self {
         Self(self.0.saturating_sub(Self::of(time, weight).0))
     }
@@ -71,11 +71,11 @@ fn latest<'a>(of: impl Iterator<Item = &'a Computing>) -> Option<Service> {
     Some(Service(u64::try_from(mean).unwrap_or(u64::MAX)))
 }
 
-/// Those of a core that compute are equals, whatever their ranks: one of them goes to the lighter class, or two change
-/// places, as long as both classes weigh more nearly alike then. `others`: what those of the CPU-bound and of the
-/// I/O-bound class weigh that do not compute.
+/// vCPUs of a core that compute are equals, whatever their ranks: one of them goes to the lighter class, or two change
+/// places, as long as that makes the classes weigh more nearly the same. `others`: what the vCPUs in the CPU-bound and
+/// in the I/O-bound class weigh that do not compute.
 pub fn even_out(core: &mut [Computing], others: impl FnOnce() -> [u64; 2]) {
-    // Of those that weigh the same no other choice is more even than where ranks were cut.
+    // If all weigh the same, no choice is more even than the cut by ranks.
     if core.windows(2).all(|pair| pair[0].weight == pair[1].weight) {
         return;
     }
@@ -87,7 +87,7 @@ pub fn even_out(core: &mut [Computing], others: impl FnOnce() -> [u64; 2]) {
         let heavier = weights[1] > weights[0];
         let difference = weights[0].abs_diff(weights[1]);
         let there = |is: bool| (core.iter().enumerate()).filter(move |(_, it)| it.io == is);
-        // From the heavier class this one, from the lighter one none or that one.
+        // `it` leaves the heavier class; from the lighter one, none or one vCPU comes in exchange.
         let moves = there(heavier).flat_map(|(from, it)| {
             let pairs = there(!heavier).map(|(to, other)| (Some(to), other.weight));
             let all = std::iter::once((None, 0)).chain(pairs);
@@ -108,8 +108,8 @@ pub fn even_out(core: &mut [Computing], others: impl FnOnce() -> [u64; 2]) {
     }
 }
 
-/// Divides those of a core that compute among its classes anew, if some of those in the better one had more than others by
-/// more than `turn`.
+/// Divides a core's vCPUs that compute among its classes anew, if some in the better class had more than others by more
+/// than `turn`.
 pub fn within(core: &mut [Computing], turn: Nanos) {
     let was = |io: bool| core.iter().filter(move |it| it.was_io == io);
     let (Some(io), Some(cpu)) = (latest(was(true)), latest(was(false))) else {
@@ -137,10 +137,10 @@ pub fn within(core: &mut [Computing], turn: Nanos) {
     }
 }
 
-/// Pairs of vCPUs that change cores, at most one pair of each core: those in the better place had more by more than
-/// `lead`. They weigh the same, or as much less than the others as leaves the core that they come from with no more
-/// than the other one. `weights`: what all on each core weigh; `group`: vCPUs change places within it; `may`: may this
-/// vCPU run on that one of the cores?
+/// Pairs of vCPUs that change cores, at most one pair per core: the one in the better place had more, by more than
+/// `lead`. It weighs the same as the other, or so much less that the core it comes from weighs no more than the other
+/// core afterwards. `weights`: what all on each core weigh; `group`: vCPUs change places within it; `may`: may this
+/// vCPU run on that core?
 pub fn between(
     cores: &[Vec<Computing>],
     weights: &[u64],
@@ -230,7 +230,8 @@ mod tests {
         PERIOD * it.weight / all[usize::from(it.io)]
     }
 
-    /// What each had in the last 30 of 40 periods, in per cent of one hardware thread; `io`: who begins as I/O-bound.
+    /// What each had in the last 30 of 40 periods, in per cent of one hardware thread; `io`: which vCPUs begin as
+    /// I/O-bound.
     fn shares(weights: &[u64], io: &[usize]) -> Vec<u64> {
         let mut core = core(0, weights);
         io.iter().for_each(|&at| core[at].io = true);
@@ -284,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Those of these weights that are I/O-bound, who are so at first; `others` as in `even_out()`.
+    /// Which vCPUs of these weights are I/O-bound afterwards; `io` were at first; `others` as in `even_out()`.
     fn evened(weights: &[u64], io: &[usize], others: [u64; 2]) -> Vec<usize> {
         let mut core = core(0, weights);
         io.iter().for_each(|&at| core[at].io = true);
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(evened(&[100, 150, 230, 70], &[0, 1], [0, 0]), [0, 1]);
         // Beside others of 200 in the CPU-bound class, 250 and 500 become 380 and 370.
         assert_eq!(evened(&[100, 150, 230, 70], &[0, 1], [200, 0]), [1, 2]);
-        // Of equals the ranks decide.
+        // Among equal weights the ranks decide.
         assert_eq!(evened(&[100; 4], &[0], [0, 0]), [0]);
         assert_eq!(evened(&[], &[], [100, 300]), [0usize; 0]);
     }
@@ -444,8 +445,8 @@ mod tests {
             }
         }
 
-        /// Whoever is in which class, neither one that changes it nor two that change places would make them more even,
-        /// and they are no less so than they were.
+        /// Whichever vCPU is in which class: no change of one, and no exchange of two, would make the classes more
+        /// even, and they are no less even than before.
         #[test]
         fn nobody_is_left_who_would_make_classes_more_even(
             of in prop::collection::vec((1u64..1000, any::<bool>()), 0..12),
@@ -482,7 +483,7 @@ mod tests {
             }
         }
 
-        /// Whatever vCPUs had, classes weigh what they did, and nobody is lost.
+        /// Whatever vCPUs had, classes weigh what they did, and no vCPU is lost.
         #[test]
         fn classes_weigh_what_they_did(
             of in prop::collection::vec((1u64..1000, 0u64..1000, 0u64..100, any::<bool>()), 0..12),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! vTurbo: some pCPUs take turns in very short slices and serve I/O only (Xu et al., "vTurbo:
-//! accelerating virtual machine I/O processing using designated turbo-sliced core", USENIX ATC 2013).
+//! vTurbo: some pCPUs serve I/O only, in very short slices (Xu et al., "vTurbo: accelerating virtual machine I/O
+//! processing using designated turbo-sliced core", USENIX ATC 2013).
 //!
 //! The paper gives each VM an additional vCPU on the turbo pCPUs, to which a changed guest kernel
 //! binds its interrupts. Guests are not changed here: as in AQL_Sched's comparison (EuroSys 2016,
@@ -44,7 +44,7 @@ pub struct VTurbo {
 }
 
 impl VTurbo {
-    /// With these pools, and what divides AQL's types.
+    /// With these pools and these limits between AQL's types.
     pub fn new(pools: VTurboPools, limits: Limits) -> Self {
         Self {
             pools,
@@ -53,7 +53,7 @@ impl VTurbo {
         }
     }
 
-    /// What can be set of it.
+    /// Its parameters.
     pub fn parameters() -> Vec<Parameter> {
         let default = VTurboPools::default();
         let tried = "the default only; accepted: 100 µs to 1 s";

@@ -120,7 +120,7 @@ fn a_thread_whose_cpuset_lacks_its_pcpu_is_set_free_all_the_same() {
     }
 }
 
-/// While the daemon works, such a mask is nobody's: the vCPU is placed within what there is.
+/// While the daemon works, such a mask counts as set by nobody: the vCPU is placed within what there is.
 #[test]
 fn a_cpuset_that_lacks_a_thread_s_pcpu_for_a_while_ties_it_no_longer_than_that() {
     let Some(mut it) = Bound::to("while", |[.., both]| both) else {
@@ -157,7 +157,7 @@ fn a_thread_in_a_cpuset_is_given_back_all_of_it_though_it_is_larger_by_then() {
     assert_eq!(it.may(), it.both);
 }
 
-/// The same of masks that somebody sets meanwhile, such as by `taskset` to all of the cpuset.
+/// The same for masks that somebody sets meanwhile, such as by `taskset` to all of the cpuset.
 #[test]
 fn who_is_set_free_meanwhile_stays_free() {
     let Some(mut it) = Bound::to("free", |[.., both]| both) else {

@@ -41,7 +41,7 @@ pub fn end_with_parent() -> io::Result<()> {
     }
 }
 
-/// Does what it is told on `input`, and says on `output` what came out, or why not.
+/// Carries out orders from `input`, and replies on `output` with the result, or why there is none.
 ///
 /// # Errors If `output` cannot be written, or `input` ends early: the process that started this has
 /// gone.

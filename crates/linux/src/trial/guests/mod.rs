@@ -2,10 +2,9 @@
 //! A trial with guests of KVM: a process for each VM, named as VMs are, so that a program that
 //! looks for VMs finds them, with vCPUs that run the programs of [`corun_microvm::native`].
 //!
-//! The processes are this command again ([`serve`]). They are told what to do and say what came out
-//! over pipes, a line of JSON each way ([`Order`], [`Reply`]). They take nothing of the host but
-//! memory and threads, and end with the process that started them, however that ends: nothing has
-//! to be put back.
+//! The processes are this command again ([`serve`]). They get orders and send replies over pipes, a line of JSON each
+//! way ([`Order`], [`Reply`]). They use nothing of the host but memory and threads, and end with the process that
+//! started them, however that ends: nothing has to be put back.
 
 mod child;
 
@@ -34,7 +33,7 @@ pub struct Pace {
     ring_0: bool,
 }
 
-/// What a guest's process is told first.
+/// The first order to a guest's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Order {
     /// Measure.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A guest's process without the process: what it is told and says. Where KVM runs no guests, that is said and all
-//! is well.
+//! A guest's process without the process: its orders and replies. Where KVM runs no guests, the reply says so, and the
+//! test passes.
 
 use super::*;
 
-/// What a guest's process says to these lines.
+/// The replies of a guest's process to these lines.
 fn served(lines: &[String]) -> Vec<Reply> {
     let mut output = Vec::new();
     let input = lines.join("\n") + "\n";
@@ -105,7 +105,7 @@ fn a_process_that_is_none_is_named() {
         .unwrap_err()
         .to_string();
     assert!(why.contains("/none/such: "), "{why}");
-    // It ends at once, and says nothing.
+    // It ends at once, without a reply.
     let why = Guests::find("/bin/true".into(), &[])
         .unwrap_err()
         .to_string();

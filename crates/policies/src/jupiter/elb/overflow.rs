@@ -3,13 +3,12 @@
 //!
 //! The bucket holds what the VM is owed and, as any leaky bucket does, what it offered and nobody used:
 //! there may be no VM that could use more. (That part is forgotten when the VM needs its time
-//! itself.) What a VM with a full bucket goes on leaving unused overflows: it
-//! belongs to all others, by their weights, and nobody owes it, as long as it is left. This grows and
-//! ends as a loan does, and comes before loans, which go by what VMs are entitled to with it. A VM
-//! that leaves time so is entitled to its part of what others leave, which is no reason to keep more;
-//! that it can use more is one, and if it is harmed, it keeps what it used as a rule. Without all this a
-//! VM that sleeps for good would for ever take a part of what VMs are entitled to, and the others would
-//! all seem to have more than their shares.
+//! itself.) What a VM with a full bucket goes on leaving unused overflows: it belongs to all others, by their weights,
+//! and nobody owes it, as long as it is left. The overflow grows and ends as a loan does. It is settled before loans,
+//! since it raises what other VMs are entitled to, by which loans go. A VM that leaves time in this way is itself
+//! entitled to a part of what others leave. That is no reason to keep more; if it can use more, it does keep more, and
+//! if it is harmed, it keeps what it used as a rule. Without all this, a VM that sleeps for good would for ever take a
+//! part of what VMs are entitled to, and the others would all seem to have more than their shares.
 
 use super::{JupiterParams, Lending, Loan, Nanos, VmUse, percent, slack, step};
 
@@ -34,7 +33,7 @@ pub(super) struct Overflow {
 }
 
 impl Bucket {
-    /// A period is over in which `vm` lent so, and others used `used` of that; it is `owed` so much.
+    /// A period is over, in which `vm` lent as in `lends`, and others used `used` of that; so much is `owed` to it.
     pub fn fill(
         &mut self,
         vm: &VmUse,
@@ -55,15 +54,15 @@ impl Bucket {
             ),
             None => (0, 0),
         };
-        // A loan goes on when the bucket gets full, but for all, and what is left to all goes on as long as
-        // it is left: the depth of a bucket rises with what others leave, which must not end it.
+        // When the bucket gets full, a loan goes on, but to all; and what is left to all goes on as long as it is left:
+        // the depth of a bucket rises with what others leave, which must not end it.
         let overflows = matches!(lends, Some(Lending::ToAll(_)));
         self.is_full = overflows || owed + self.kept >= depth;
     }
 }
 
 impl Overflow {
-    /// What `vm`, whose bucket is full, leaves in the next period after it lent so.
+    /// What `vm`, whose bucket is full, leaves in the next period, after it lent as in `lends`.
     pub fn next(
         vm: &VmUse,
         lends: Option<Lending>,
@@ -72,7 +71,8 @@ impl Overflow {
     ) -> Option<Self> {
         let loan = Loan::next(vm, lends.map(Lending::loan), usual, params)?;
         let rest = vm.entitled.saturating_sub(loan.amount);
-        // What others leave raises what a VM is entitled to that leaves time itself: it keeps more only if it can use more.
+        // What others leave raises the entitlement of a VM that leaves time itself: it keeps more only if it can use
+        // more.
         let keeps = match lends {
             Some(Lending::ToAll(before)) => match before.loan.harms(vm, params) {
                 true => before.keeps.max(before.loan.usual),

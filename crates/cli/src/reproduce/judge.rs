@@ -31,8 +31,8 @@ pub fn judge(said: &Said, checks: &Checks, measured: &Measured) -> Result<Claim,
         let note = format!("not implemented yet: needs policy {}", missing.join(", "));
         return Ok(unchecked(said, Status::NotImplemented, note));
     }
-    let mut claim = unchecked(said, Status::Checked, check.note.clone());
     let seen = Seen::new(&check.terms, measured)?;
+    let mut claim = unchecked(said, Status::Checked, check.note.filled(&seen));
     claim.seeds = seen.seeds.len();
     claim.experiments = experiments(check);
     match &check.what {

@@ -91,7 +91,9 @@ gang = "gangs"
 experiment = "x/two"
 measure = "host.stacking_probability"
 as = "share"
-values.cfs = "100 * [cfs]"
+let.stacked = "100 * [cfs]"
+note = "CFS comes to {stacked:0.00 %}"
+values.cfs = "stacked"
 values.balance = "100 * [balance]"
 order = ["[balance] < [cfs]"]
 [check."x.trend"]
@@ -126,7 +128,9 @@ fn every_kind_of_claim_comes_to_its_verdict() {
     assert_eq!(stacking["seeds"], 4);
     assert_eq!(stacking["ours"]["balance"], 0.0);
     assert_eq!(stacking["values"][1]["verdict"], "close");
-    assert!(stacking["ours"]["cfs"].as_f64().unwrap() > 0.0);
+    let cfs = stacking["ours"]["cfs"].as_f64().unwrap();
+    assert!(cfs > 0.0);
+    assert_eq!(stacking["note"], format!("CFS comes to {cfs:.2} %"));
     assert_eq!(of("x.trend")["verdict"], "holds");
     assert_eq!(of("x.trend")["ours"], "true in 4/4 seeds");
     let lines = of("x.lines");

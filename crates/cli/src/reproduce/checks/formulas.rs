@@ -71,6 +71,11 @@ impl<'r, 'a> Formulas<'r, 'a> {
         }
     }
 
+    /// The names so far.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// From here on there are these names.
     pub fn define_all(&mut self, said: &[&Entry]) {
         for Entry { key, node, .. } in said {

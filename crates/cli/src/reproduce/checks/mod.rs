@@ -6,11 +6,13 @@
 //! experiments, measures, and formulas of the wrong kind.
 
 mod formulas;
+mod note;
 mod read;
 mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use note::Note;
 pub use read::read;
 pub use tables::{Row, Table};
 
@@ -42,7 +44,7 @@ pub struct Check {
     /// What its formulas are made of.
     pub terms: Terms,
     /// What to know.
-    pub note: String,
+    pub note: Note,
 }
 
 /// What the formulas of a check, or of a table's row, are made of.

@@ -3,7 +3,7 @@
 
 use super::formulas::Formulas;
 use super::tables;
-use super::{Check, Checks, Compared, Over, Terms, What};
+use super::{Check, Checks, Compared, Note, Over, Terms, What};
 use crate::compare::schedulers;
 use crate::failure::Invalid;
 use crate::reproduce::claims::Said;
@@ -167,7 +167,7 @@ fn check(
     formulas.define_all(&entries(table, "let"));
     let what = what(table, claim, &mut formulas);
     let over = choice(table, "over", Over::NAMES).unwrap_or_default();
-    let note = table.text("note").unwrap_or_default();
+    let note = note(table, &formulas);
     table.finish();
     let terms = formulas.terms(format!("check.{id:?}"), over);
     check_references(table, &terms, library, all);
@@ -175,6 +175,14 @@ fn check(
         what: what?,
         terms,
         note,
+    })
+}
+
+fn note(table: &Reader<'_>, formulas: &Formulas<'_, '_>) -> Note {
+    let text = table.text("note").unwrap_or_default();
+    Note::parse(&text, formulas.names()).unwrap_or_else(|message| {
+        table.problem("note", message);
+        Note::default()
     })
 }
 

@@ -115,7 +115,7 @@ fn every_claim_that_is_missed_has_an_explanation() {
     let missed: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
     assert!(!missed.is_empty());
     for id in missed {
-        let note = &checks.checks[id].note;
+        let note = checks.checks[id].note.begins();
         assert!(
             !note.is_empty(),
             "{id} is missed, and its check has no note"
@@ -123,7 +123,7 @@ fn every_claim_that_is_missed_has_an_explanation() {
         // Whom a note refers to explains it in its stead.
         if let Some(other) = note.strip_prefix("see ").filter(|it| !it.contains(' ')) {
             assert!(
-                !checks.checks[other].note.starts_with("see "),
+                !checks.checks[other].note.begins().starts_with("see "),
                 "{id}: {other} does not explain it"
             );
         }
@@ -158,7 +158,7 @@ fn a_check_has_all_its_parts() {
     assert_eq!(checks.takes("a.number"), Some("much"));
     assert_eq!(checks.quick["x/one"], ["run.duration=1s"]);
     let check = &checks.checks["a.several"];
-    assert_eq!((check.terms.over, check.note.as_str()), (Over::Mean, "so"));
+    assert_eq!((check.terms.over, check.note.begins()), (Over::Mean, "so"));
     assert_eq!(
         check.terms.references.keys().collect::<Vec<_>>(),
         ["balance", "cfs", "gang @ two"]
@@ -211,6 +211,38 @@ fn unknown_names_are_told_with_what_is_known() {
     assert!(
         message.contains("unknown policy \"csf\", did you mean \"cfs\"?"),
         "{message}"
+    );
+}
+
+#[test]
+fn what_is_wrong_in_a_note_is_told() {
+    let note =
+        |text: &str| format!("[check.\"a.number\"]\nlet.gain = 1\nvalue = 1\nnote = \"{text}\"");
+    let refused = |text: &str, message: &str| {
+        refused(
+            &note(text),
+            &[&format!(
+                "checks/a.toml:4: check.\"a.number\".note: {message}"
+            )],
+        );
+    };
+    assert!(read_text(&note("it gains {gain:+0.0 %}, of {paper:0}")).is_ok());
+    refused(
+        "it gains {gian:0.0}",
+        "unknown name \"gian\", did you mean \"gain\"? Accepted are paper, gain",
+    );
+    refused(
+        "it gains {gain}",
+        "found {gain}, expected a name, ':' and an example, as in \"{gain:0.0}\"",
+    );
+    refused(
+        "it gains {gain:0.0 at most",
+        "found \"{gain:0.0 at most\", expected a name and '}', as in \"{gain:0.0}\"",
+    );
+    refused(
+        "it gains {gain:much}",
+        "{gain:much}: found \"much\", expected a number as it is to be written, such as \"0\", \"0.0\", \"+0.0 %\" or \
+         \"0,000\"",
     );
 }
 

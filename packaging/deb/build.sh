@@ -97,8 +97,8 @@ Maintainer: $maintainer
 Installed-Size: $size
 Description: schedules the vCPUs of overcommitted KVM hosts
  corun schedules the virtual CPUs of Linux/KVM hosts through sched_ext, with
- the policies of published research, and tells beforehand what a policy would
- do to a host. It watches what each VM gets (CPU ready time and more) on any
+ the policies of published research, and predicts what a policy would do to a
+ host. It watches what each VM gets (CPU ready time and more) on any
  kernel, and hands the host back to the kernel's own scheduler when a promise
  is broken.
 END

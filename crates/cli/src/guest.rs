@@ -125,7 +125,7 @@ Examples:
   sudo corun guest run --cgroup /system.slice/postgresql.service
       only those of one service
   corun guest status
-      what it does, from another terminal
+      what it is doing, from another terminal
   sudo corun guest restore
       after it was killed
 
@@ -218,7 +218,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
     if !corun_guest::is_running(&files.state)? {
         let left = match files.state.exists() {
             true => {
-                "; one that was killed has left threads pinned: give them back with `corun guest restore`"
+                "; one that was killed has left threads pinned: set them back with `corun guest restore`"
             }
             false => "",
         };

@@ -38,12 +38,12 @@ const DEFAULT_POLICY: &str = "balance";
 /// (Linux 6.12 and newer) and affinities, which are set back at the end, or, after a crash, by `--restore` or the
 /// next start. This is enough for the policies fair, affinity, aql, vslicer, vturbo and microsliced. It can
 /// neither place vCPUs when they wake nor schedule siblings together, and slices are 100 ms at most. Options
-/// that take the dispatcher are refused: for recordings, canaries (--only), promises (--max-wait and the
-/// others), slices without a policy and `corun policy`.
+/// that need the dispatcher are refused: --record, --only, promises (--max-wait and the others), --halt-poll,
+/// --force, --slice, and the sockets for `corun policy` and scxtop.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Read options from a file, as TOML: keys are the options' names, [set] has the parameters of the policy.
+    /// Read options from a TOML file: keys are the options' names, [set] has the parameters of the policy.
     /// The command line wins over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -60,8 +60,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = stock::STATE)]
     state: PathBuf,
 
-    /// Only set back what a run that was killed has changed of threads (--state) and of KVM's halt polling
-    /// (--state-dir; with --config, where that file says). Other options have no effect then
+    /// Only undo what a killed run has changed: threads (--state) and KVM's halt polling (--state-dir; with
+    /// --config, where that file says). Other options have no effect then
     #[arg(long)]
     restore: bool,
 
@@ -77,9 +77,9 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
 
-    /// The file that `corun calibrate` wrote for this machine, for this policy or one that it is changed to: the
-    /// slice of each type of application and how types are told apart, for aql, vslicer and vturbo; or, by
-    /// `corun calibrate --symbiosis`, how much hardware threads of a core slow each other down, for vsmtio
+    /// The file that `corun calibrate` wrote for this machine, for this policy or a later one: for aql, vslicer
+    /// and vturbo, the slice of each type of application and how types are told apart; for vsmtio, by
+    /// `corun calibrate --symbiosis`, how much the hardware threads of a core slow each other down
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
@@ -95,7 +95,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Take over in spite of this finding of `corun preflight`, which is put on record; may be repeated
+    /// Take over in spite of this finding of `corun preflight`, and put that on record; may be repeated
     #[arg(long, value_name = "FINDING", value_parser = PossibleValuesParser::new(preflight::FORCIBLE))]
     force: Vec<String>,
 
@@ -121,8 +121,8 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = percent)]
     max_pressure: Option<f64>,
 
-    /// How long KVM polls at most before a vCPU halts, while corun is in charge: off, or 1us to 5ms [default:
-    /// what is set]
+    /// The longest that KVM polls before a vCPU halts, while corun is in charge: off, or 1us to 5ms [default:
+    /// unchanged]
     #[arg(long, value_name = "TIME", value_parser = halt_poll)]
     halt_poll: Option<Nanos>,
 
@@ -181,15 +181,15 @@ Examples:
   sudo corun host --for 10s --record decisions.lockstep
       ten seconds, with all decisions on record
   sudo corun host --policy jupiter --only web1 --only db --max-ready 20
-      a canary: two VMs under the policy; ends if any VM is ready for a fifth of its time
+      a canary: two VMs under the policy; ends if any VM is ready for more than a fifth of its time
   sudo corun host --policy vsmtio --halt-poll off
       all halts are left to retention; KVM's halt polling is set back at the end
   corun host --policy aql --observe
       what the policy would decide
   sudo corun host --config /etc/corun/host.toml --for 10min
-      as the service does, but for ten minutes
+      as the service does, but only for ten minutes
   sudo corun host --config /etc/corun/host.toml --restore
-      undoes what a killed run has left behind, as the service does
+      undo what a killed run has left behind, as the service does
 
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
 2 wrong usage; 3 handed back because a promise was broken; 4 refused for a reason that does not pass by itself.";
@@ -354,8 +354,8 @@ fn restore(args: &Args) -> anyhow::Result<()> {
 /// Policies that go by what a vCPU is taken for.
 const OF_TYPES: [&str; 3] = ["aql", "vslicer", "vturbo"];
 /// What who runs one of them on a host should know.
-const UNCALIBRATED: &str = "types are told apart, and slices are chosen, as holds for another machine: `corun calibrate \
-                            --here` finds out what does for this one (--calibration)";
+const UNCALIBRATED: &str = "types are told apart, and slices chosen, by values that hold for another machine: `corun \
+                            calibrate --here` finds those of this one (--calibration)";
 
 /// Options that only the dispatcher in charge can keep. Whoever believes that he runs a canary, or has a promise,
 /// must not be left to that.

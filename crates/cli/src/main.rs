@@ -31,8 +31,8 @@ mod workloads;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Schedules the virtual CPUs of overcommitted Linux/KVM hosts, and tells beforehand what a policy
-/// would do to a host.
+/// Schedules the virtual CPUs of overcommitted Linux/KVM hosts, and predicts what a policy would do to a
+/// host.
 #[derive(Parser)]
 #[command(name = "corun", version, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {

@@ -47,8 +47,8 @@ Examples:
   corun metrics --listen 9345
       on http://127.0.0.1:9345/metrics
 
-Exit codes: 0 done; 1 it could not be written, or nobody could be listened to; 2 wrong usage, or the file is
-not one of its own.";
+Exit codes: 0 done; 1 they could not be written, or ADDRESS could not be listened on; 2 wrong usage, or the
+file holds something other than metrics of corun.";
 
 fn interval(text: &str) -> Result<Nanos, String> {
     let interval = time::parse(text).filter(|time| *time >= time::SEC);

@@ -50,7 +50,7 @@ Examples:
   sudo corun policy affinity
       affinity from now on
   sudo corun policy cosched-strict --set slot=20ms --set fill=true
-      with parameters other than by default
+      with parameters other than the defaults
 
 Exit codes: 0 done; 1 no daemon answers, or it could not change the policy; 2 wrong usage.";
 

@@ -89,7 +89,7 @@ pub enum GuestError {
         cause: io::Error,
     },
     /// Masks that are not as they were.
-    #[error("{}; all other masks were given back, and {path} has these still: `corun guest restore` tries again",
+    #[error("{}; all other masks were given back, and {path} still has these: `corun guest restore` tries again",
         state::in_words(.threads.iter()).join("; "))]
     Stuck {
         /// The state file.
@@ -122,13 +122,13 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
     let (state, left) = open(&options.state)?;
     if left > 0 {
         (options.notes)(&format!(
-            "gave back what a daemon before had left of {}",
+            "gave back what an earlier daemon had left of {}",
             counted(left, "thread")
         ));
     }
     for stuck in state::in_words(state.stuck()) {
         (options.notes)(&format!(
-            "left by a daemon before, and tried again: {stuck}"
+            "left by an earlier daemon, and tried again: {stuck}"
         ));
     }
     let sys = Sys::default();

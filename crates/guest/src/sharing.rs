@@ -43,7 +43,7 @@ impl Sharing {
     /// Where it is known from, for people; `exact`: the kernel's own account can be read.
     pub(crate) fn source(&self, exact: bool) -> &'static str {
         match (self.tells_steal, exact) {
-            (false, _) => "heartbeats alone: this host tells of no stolen time",
+            (false, _) => "heartbeats alone: this host reports no stolen time",
             (true, true) => "heartbeats, with the kernel's account of stolen time (BPF)",
             (true, false) => {
                 "heartbeats; /proc/stat, too coarse for slices, says whether there is any"

@@ -75,8 +75,8 @@ impl ToldHost {
         let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
         let owed = vcpus.filter(|vcpu| vcpu.owed.is_some()).count();
         Some(format!(
-            "{} could not be told what the policy wants, nor perhaps threads that serve VMs, which is tried \
-             again in each period: {why}",
+            "the policy's settings for {}, and perhaps for threads that serve VMs, did not reach the dispatcher; each \
+             period tries again: {why}",
             counted(owed, "vCPU")
         ))
     }

@@ -153,7 +153,7 @@ pub(crate) fn confine(places: &Places) -> Result<Option<&'static str>, ConfineEr
     seccompiler::apply_filter(&no_second_numbers())?;
     seccompiler::apply_filter(&filter()?)?;
     Ok((!held).then_some(
-        "this kernel has no Landlock: what the daemon may write is what root may, and the service's unit allows",
+        "this kernel has no Landlock: the daemon may write whatever root may and the service's unit allows",
     ))
 }
 

@@ -289,7 +289,7 @@ impl Control {
         let refused = |vcpu: &Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::refused);
         if vcpus.any(refused) {
             notes.push(format!(
-                "the kernel refuses counters of vCPUs, and the policy goes without ({RESTRICTED}, then go over to \
+                "the kernel refuses counters of vCPUs, and the policy does without ({RESTRICTED}, then change to \
                  another policy and back)"
             ));
         }
@@ -443,7 +443,7 @@ fn crowded(vms: &[Vm]) -> Option<String> {
     let counters = counters.filter(crowded).count();
     (threads + counters > 0).then(|| {
         format!(
-            "no descriptors are left for {} of VMs, in fair order therefore, and for counters of {}: {MORE}",
+            "no descriptors are left for {} of VMs, which are therefore in fair order, and for counters of {}: {MORE}",
             counted(threads, "thread"),
             counted(counters, "vCPU")
         )
@@ -456,8 +456,8 @@ fn overlooked(vms: &[Vm]) -> Option<String> {
     let threads: usize = vms.iter().map(|vm| vm.settled.beyond).sum();
     (threads > 0).then(|| {
         format!(
-            "{} of VMs are not looked at, in fair order therefore, most of them of {:?}: of a process no more than \
-             {MOST_THREADS} are, and of those that are named as vCPUs {MOST_BY_NAME} more than have run as such",
+            "{} of VMs are not looked at, and are therefore in fair order, most of them of {:?}: the most for a \
+             process is {MOST_THREADS}, and, of threads named as vCPUs, {MOST_BY_NAME} more than have run as such",
             counted(threads, "thread"),
             worst.name
         )

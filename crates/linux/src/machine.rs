@@ -40,7 +40,7 @@ pub enum MachineError {
     Online,
     /// The kernel does not list caches.
     #[error(
-        "this kernel does not tell of this machine's caches (/sys/devices/system/cpu/cpu0/cache)"
+        "this kernel does not describe this machine's caches (/sys/devices/system/cpu/cpu0/cache)"
     )]
     Caches,
     /// The host has a shape corun does not know.

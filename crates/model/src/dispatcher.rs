@@ -73,16 +73,17 @@ impl DispatcherParams {
             ),
             time(
                 "scheduler.corun.sleeper_credit",
-                "how far behind its pCPU's clock a task may start that slept or moved, in pCPU time; who slept for less than two of its turns keeps what it is owed, up to two turns",
+                "how far behind its pCPU's clock a task that slept or moved may start, in pCPU time; one that slept \
+                 for less than two of its turns keeps what it is owed, up to two turns",
                 default.sleeper_credit,
-                "one slice: who slept goes first once, and nobody hoards (design)",
+                "one slice: a task that slept goes first once, and none hoards (design)",
                 "0 to 12 ms on experiments/example.toml",
             ),
             time(
                 "scheduler.corun.max_lead",
                 "how far ahead of its pCPU's clock a task may be queued",
                 default.max_lead,
-                "two slices: who ran much elsewhere pays for it, but not for long (design)",
+                "two slices: a task that ran much elsewhere pays for it, but not for long (design)",
                 "1 to 24 ms on experiments/example.toml",
             ),
             time(

@@ -31,7 +31,7 @@ pub(crate) fn constants() -> Vec<Parameter> {
     vec![
         Parameter::fixed(
             "corun_policies::weighing::PAUSE",
-            "a VM has its part of a host until it wanted to run for the last time so long ago",
+            "a VM keeps its part of a host for this long after it last wanted to run",
             Value::Time(PAUSE),
             "assumed: policies move vCPUs by weights, and should not each time that a VM pauses",
         ),

@@ -135,7 +135,7 @@ fn belongs_to_us(found: &Metadata) -> io::Result<()> {
     match [0, own].contains(&owner) {
         true => Ok(()),
         false => Err(distrusted(format!(
-            "belongs to user {owner}, expected root or who runs this (user {own}): look at it, then remove it"
+            "belongs to user {owner}, expected root or the user who runs this ({own}): look at it, then remove it"
         ))),
     }
 }

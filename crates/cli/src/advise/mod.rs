@@ -101,9 +101,9 @@ Examples:
   corun advise host.ftrace.gz --policies balance,jupiter --target 5
       only these two; no VM may wait more than 5 % of its time
   corun advise host.ftrace.gz --add web --most 16
-      how many more VMs that do as the one called web would fit?
+      how many more VMs like the one called web would fit?
   corun advise host.ftrace.gz --report advice.html
-      the answer with charts and everything it rests on, as a page
+      the answer as a page, with charts and everything it rests on
   corun advise host.ftrace.gz --most 0 --json
       the ranking alone, for other programs
 
@@ -231,8 +231,8 @@ fn reach(policy: &str) -> u32 {
 fn only_a_model(policy: &str) -> Option<String> {
     corun_policies::find(policy).is_none().then(|| {
         format!(
-            "{policy} is a model for the simulator, which `corun host` cannot run: without --policies those that \
-             it can are tried."
+            "{policy} is a model for the simulator, which `corun host` cannot run: without --policies, only those that \
+             it can run are tried."
         )
     })
 }

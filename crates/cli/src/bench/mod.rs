@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Short runs, one round each: for a quick look, not precise enough to compare
+    /// Short runs, one round each: for a quick look, not precise enough for comparisons
     #[arg(long)]
     quick: bool,
 }

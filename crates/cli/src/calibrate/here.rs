@@ -45,7 +45,7 @@ impl Runner {
         if with == With::Threads {
             return Ok(Self::Threads);
         }
-        let me = std::env::current_exe().context("where this command lies is not known")?;
+        let me = std::env::current_exe().context("the path of this command is not known")?;
         match Guests::find(me, &[super::guest::COMMAND]) {
             Ok(guests) => Ok(Self::Guests(guests)),
             Err(why) if with == With::Auto => {

@@ -33,13 +33,13 @@ use verdict::Curve;
 /// Measure what policies need to know about a machine: the best slice for each type of application, for aql, or how
 /// much hardware threads of a core slow each other down, for vsmtio
 ///
-/// Simulates programs of each type beside others, and writes a file for `[policy.aql] calibration`. The machine is
+/// Simulates programs of each type alongside others, and writes a file for `[policy.aql] calibration`. The machine is
 /// that of AQL_Sched's paper, or with `--host` that of a scenario. A file is valid for machines with the same
 /// caches, cores per cache and SMT.
 ///
 /// With `--here` nothing is simulated. The programs run on this machine, in KVM guests that are made for this, or as
 /// threads where there can be no guests (`--with`), and ask its kernel for slices (Linux 6.12 and newer). This takes 9
-/// minutes (3 with --quick); anything else that runs at the same time falsifies it. Guests take access to
+/// minutes (3 with --quick); anything else that runs at the same time distorts it. Guests need access to
 /// /dev/kvm; with access to KVM's tracepoints (root) limits for I/O and spinning are found as well. Kernels accept
 /// slices up to 100 ms; whether they really last as long as was asked for is measured, too. The guests end with
 /// the command, however it ends; nothing else on the machine is changed.
@@ -115,13 +115,13 @@ Examples:
   corun calibrate --host experiments/example.toml -o mine.toml
       that of a scenario
   sudo corun calibrate --here -o mine.toml && sudo corun host --policy aql --calibration mine.toml
-      this machine, and what was found in use
+      this machine, and the policy with what was found
   corun compare host.toml --policies credit,aql --set policy.aql.calibration=mine.toml
-      what comes of it
+      what it changes
   corun calibrate --symbiosis --host experiments/vsmtio/pairs.toml -o core.toml
       how the hardware threads of a scenario's cores slow each other down
   sudo corun calibrate --symbiosis --here -o core.toml && sudo corun host --policy vsmtio --calibration core.toml
-      those of this machine, and what was found in use
+      those of this machine, and the policy with what was found
 
 Exit codes: 0 done; 1 a run failed or the file could not be written; 2 wrong usage or invalid input.";
 

@@ -93,7 +93,7 @@ Examples:
   corun compare host.ftrace.gz --policies eevdf,balance --extremes --report replay.html
       the same, bounded by the extremes of what a recording cannot tell
   ssh host cat recording.corun | corun compare - --policies eevdf,balance
-      of another host, without a file in between; a scenario that a program writes is read likewise
+      the same for another host, without a file in between; a scenario that a program writes is read likewise
   corun compare host.toml --policies balance --case \"2 VMs\" --seed 1 --trace out.perfetto-trace
       one run as a timeline
   corun compare host.toml --policies cfs --trace out.perfetto-trace --trace-from 2s --trace-for 50ms

@@ -136,8 +136,8 @@ pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
             ),
         };
         format!(
-            "client {:?}{case}: more {what} than can be kept ({MOST_WAITING} requests, of all clients), and what came \
-             beyond counts as given up: its VM answers less than it sends, so that ever more wait; {remedy} ends that",
+            "client {:?}{case}: more {what} than can be kept ({MOST_WAITING} requests, of all clients), and any beyond \
+             that count as given up: its VM answers fewer than it sends, so that ever more wait; {remedy} ends that",
             client.name
         )
     };

@@ -62,7 +62,7 @@ impl Progress {
             {
                 let so_far = heard * Simulation::HEARD_EVERY / 1_000_000;
                 let note = format!(
-                    "{name}: {so_far} million events were but {} of virtual time, and all of the run will be some {} \
+                    "{name}: {so_far} million events took only {} of virtual time, and the whole run will take some {} \
                      million: whatever does very little at a time, such as `compute 1ns` in a loop, makes many",
                     time::show(now),
                     events / 1_000_000

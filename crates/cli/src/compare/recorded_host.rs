@@ -212,7 +212,7 @@ pub fn own_scheduler(recording: &Recording, told: &RecordedUnder) -> OwnSchedule
         };
         (told != recorded).then(|| {
             format!(
-                "--recorded-under {told}: the recording says otherwise ({by}), which is passed over"
+                "--recorded-under {told}: the recording says otherwise ({by}), so this is ignored"
             )
         })
     };
@@ -302,8 +302,8 @@ pub fn calibrated(
     };
     let mut check = check(best);
     let note = format!(
-        "the model ends slices {how}, which fits this recording as well or better (errors of run, ready and \
-         switches together {:.1} %, else {:.1} %); set scheduler.eevdf.hrtick to decide",
+        "the model ends slices {how}, which fits this recording as well or better (errors of run, ready and switches \
+         together {:.1} %, otherwise {:.1} %); set scheduler.eevdf.hrtick to decide",
         error(best) * 100.0,
         error(rest) * 100.0
     );
@@ -317,10 +317,10 @@ const MOST_NAMES: usize = 4;
 /// What is assumed of siblings that wake each other, if there are any.
 fn meetings_note(recording: &Recording, meeting: &BTreeSet<VmId>) -> Option<String> {
     let can = can_meet(recording);
-    let goes_on = "a vCPU that wakes a sibling goes on, wherever that is";
+    let goes_on = "a vCPU that wakes a sibling goes on, whatever the sibling does";
     let waits = format!(
-        "in {} a vCPU that wakes a sibling waits until that has got to where it waited, as at a barrier, since between \
-         wake-ups each does as much as the other",
+        "in {} a vCPU that wakes a sibling waits until the sibling is back where it waited, as at a barrier, since \
+         between wake-ups each does as much as the other",
         names(recording, meeting)
     );
     let how = match (can.is_empty(), meeting.is_empty(), can.is_subset(meeting)) {

@@ -52,13 +52,13 @@ const MODELS: [PolicyInfo; 13] = [
     },
     PolicyInfo {
         name: "cfs-cosched-dt",
-        summary: "dynamic time-slice co-scheduling as its paper has it: done to CFS (a model)",
+        summary: "dynamic time-slice co-scheduling as its paper has it: built into CFS (a model)",
         source: "Sukwong & Kim, EuroSys 2011, §5.2.2; parameters: [scheduler.cfs]",
         parameters: Vec::new,
     },
     PolicyInfo {
         name: "cfs-cosched-demand",
-        summary: "demand-based co-scheduling as its paper has it: done to CFS (a model)",
+        summary: "demand-based co-scheduling as its paper has it: built into CFS (a model)",
         source: "Kim et al., ASPLOS 2013; parameters: [scheduler.cfs], [policy.cosched-demand]",
         parameters: Vec::new,
     },
@@ -94,19 +94,19 @@ const MODELS: [PolicyInfo; 13] = [
     },
     PolicyInfo {
         name: "credit-vslicer",
-        summary: "vSlicer within Xen's Credit, as AQL_Sched's paper compares with it (a model)",
+        summary: "vSlicer within Xen's Credit, as in the comparisons of AQL_Sched's paper (a model)",
         source: "Xu et al., HPDC 2012; parameters: [scheduler.credit], [policy.vslicer]",
         parameters: Vec::new,
     },
     PolicyInfo {
         name: "credit-vturbo",
-        summary: "vTurbo within Xen's Credit, as AQL_Sched's paper compares with it (a model)",
+        summary: "vTurbo within Xen's Credit, as in the comparisons of AQL_Sched's paper (a model)",
         source: "Xu et al., USENIX ATC 2013; parameters: [scheduler.credit], [policy.vturbo]",
         parameters: Vec::new,
     },
     PolicyInfo {
         name: "credit-microsliced",
-        summary: "Microsliced within Xen's Credit, as AQL_Sched's paper compares with it (a model)",
+        summary: "Microsliced within Xen's Credit, as in the comparisons of AQL_Sched's paper (a model)",
         source: "Ahn, Park & Huh, MICRO 2014; parameters: [scheduler.credit], [policy.microsliced]",
         parameters: Vec::new,
     },
@@ -418,7 +418,7 @@ pub fn blind(policy: &str, case: &Case) -> Option<String> {
         policy
             .wants_signals(&case.schedulers.policies.settings)
             .then(|| {
-                "not told by a recording: what vCPUs are told apart by, such as I/O events, so that all would be alike"
+                "a recording does not have what tells vCPUs apart, such as I/O events, so that all would be alike"
                     .to_string()
             })
     };

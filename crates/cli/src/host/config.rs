@@ -192,7 +192,7 @@ fn trusted(path: &Path) -> Result<Vec<u8>, String> {
     if ![0, own].contains(&about.uid()) {
         let owner = about.uid();
         return Err(format!(
-            "belongs to user {owner}, expected root or who runs this (user {own}): chown root"
+            "belongs to user {owner}, expected root or the user who runs this ({own}): chown root"
         ));
     }
     if about.mode() & 0o002 != 0 {

@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     anonymise: bool,
 
-    /// Do not record: copy this recording without names; takes --anonymise
+    /// Do not record: copy this recording without names; needs --anonymise
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     from: Option<PathBuf>,
 
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT, conflicts_with = "from")]
     socket: PathBuf,
 
-    /// Print what was recorded as one JSON object (`missing` is null with --from: recordings do not tell it)
+    /// Print what was recorded as one JSON object (`missing` is null with --from: recordings do not have it)
     #[arg(long)]
     json: bool,
 
@@ -63,12 +63,12 @@ Examples:
   corun advise recording.corun
       which policy would help it?
   sudo corun record --anonymise -o host.corun
-      until Ctrl-C, to be given to somebody else
+      until Ctrl-C, without names, to be given to others
   corun record --from host.corun --anonymise -o nameless.corun
-      the same with a recording that is there
+      the same for an existing recording
 
-Exit codes: 0 recorded; 1 it could not be, or the file could not be written to the end (what a recording has
-can be read; a copy goes); 2 wrong usage, no recording, or a file that holds something.";
+Exit codes: 0 recorded; 1 could not record, or could not write the file to the end (an incomplete recording
+can be read; an incomplete copy is removed); 2 wrong usage, no recording, or a file that is not empty.";
 
 fn duration(text: &str) -> Result<Nanos, String> {
     let time = time::parse(text).filter(|time| *time >= time::MS);

@@ -76,7 +76,7 @@ Examples:
   corun top --csv ready.csv -d 10 -n 360
       an hour for a spreadsheet
 
-Exit codes: 0 done; 1 it could not be written; 2 wrong usage.";
+Exit codes: 0 done; 1 could not write; 2 wrong usage.";
 
 fn delay(text: &str) -> Result<Nanos, String> {
     let seconds = text.trim_end_matches('s').parse::<f64>().ok();

@@ -203,7 +203,7 @@ impl Screen {
             .map(|row| self.line(row, &columns))
             .collect();
         let nothing = match lines.is_empty() {
-            true => "no VMs, or none for as long as one look",
+            true => "no VMs that were there at the look before",
             false => "",
         };
         let text = match nothing {

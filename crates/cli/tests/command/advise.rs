@@ -172,7 +172,7 @@ fn who_would_pay_and_what_a_recording_does_not_tell_is_said() {
     let why = |at: usize| left_out[at]["why"].as_str().unwrap();
     assert_eq!(left_out[0]["policy"], "aql");
     assert!(
-        why(0).starts_with("not told by a recording: "),
+        why(0).starts_with("a recording does not have what "),
         "{}",
         why(0)
     );
@@ -218,7 +218,7 @@ fn parameters_of_a_policy_can_be_tried() {
     let replay = corun(&[&replay[..], &set].concat());
     let stderr = String::from_utf8_lossy(&replay.stderr).into_owned();
     assert!(
-        replay.status.success() && stderr.contains("aql: not told by a recording"),
+        replay.status.success() && stderr.contains("aql: a recording does not have what"),
         "{stderr}"
     );
 }

@@ -316,7 +316,10 @@ fn a_vcpu_that_cannot_be_told_is_told_later_and_all_others_at_once() {
     assert_eq!(fake.state(&list).vms, expected.vms);
     assert_eq!(fake.state(&list).tasks, expected.tasks[1..]);
     let note = fake.told.borrow().note(&list).unwrap();
-    assert!(note.starts_with("1 vCPU could not be told"), "{note}");
+    assert!(
+        note.starts_with("the policy's settings for 1 vCPU, "),
+        "{note}"
+    );
     // The plan of the next period need not speak of it again.
     fake.refuses.set(None);
     fake.apply(&mut list, &Plan::default(), Base::AsTold)

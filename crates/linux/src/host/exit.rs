@@ -114,7 +114,8 @@ pub enum HostError {
     Wait(io::Error),
     /// A policy could not be put in force, nor the one before it put back.
     #[error(
-        "between two policies: {wanted} could not be put in force ({cause}), {before} not be put back ({again})"
+        "between two policies: {wanted} could not be put in force ({cause}), and {before} could not be put back \
+         ({again})"
     )]
     Between {
         /// The new one.

@@ -85,14 +85,15 @@ pub(crate) fn left_out<'a>(found: impl Iterator<Item = &'a Machine> + Clone) -> 
     let mut notes = Vec::new();
     if found.clone().count() >= MOST_MACHINES {
         notes.push(format!(
-            "no more than {MOST_MACHINES} VMs are looked at, those with the lowest numbers of processes: others are left alone"
+            "no more than {MOST_MACHINES} VMs are looked at, those with the lowest process numbers: others are left \
+             alone"
         ));
     }
     let threads: usize = found.clone().map(|machine| machine.beyond).sum();
     let worst = found.max_by_key(|machine| machine.beyond);
     if let Some(worst) = worst.filter(|_| threads > 0) {
         notes.push(format!(
-            "{} of VMs are not looked at, most of them of {:?}: of a process no more than {MOST_THREADS} are",
+            "{} of VMs are not looked at, most of them of {:?}: the most for a process is {MOST_THREADS}",
             counted(threads, "thread"),
             worst.identity.name
         ));

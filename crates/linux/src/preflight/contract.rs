@@ -99,7 +99,7 @@ fn cannot_tell(names: &[String]) -> Finding {
             some(names)
         ),
         why: WHY,
-        remedy: "look with CAP_SYS_PTRACE, as root and corun.service have it, or switch SMT off",
+        remedy: "run this with CAP_SYS_PTRACE, as root and corun.service have it, or switch SMT off",
     }
 }
 

@@ -116,7 +116,7 @@ fn type_information(host: &Host<'_>) -> Option<Finding> {
         id: "btf",
         severity: Severity::Impossible,
         what: "this kernel has no type information (/sys/kernel/btf/vmlinux)".into(),
-        why: "the dispatcher is fitted to the kernel's structs by it",
+        why: "the dispatcher is fitted to the kernel's structs with it",
         remedy: "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y",
     })
 }
@@ -141,7 +141,7 @@ fn isolated(host: &Host<'_>) -> Option<Finding> {
         id: "isolcpus",
         severity: Severity::Impossible,
         what: format!("pCPUs {list} are isolated by isolcpus="),
-        why: "the kernel enables no sched_ext scheduler beside isolated scheduling domains",
+        why: "the kernel enables no sched_ext scheduler alongside isolated scheduling domains",
         remedy: "boot without isolcpus=, and keep VMs off these pCPUs with cpusets instead",
     })
 }
@@ -177,8 +177,7 @@ fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
         id: "rcu-starves",
         severity: Severity::Dangerous,
         what: "here ordinary tasks may starve those of a sched_ext scheduler, and RCU's thread is one of these".into(),
-        why: "a VM that starts in the moment in which the host is handed back can keep that from ever being done, \
-              and hang the host",
+        why: "a VM that starts at the moment when the host is handed back can prevent that for ever, and hang the host",
         remedy: "chrt --fifo --pid 1 $(pgrep -x 'rcu_(preempt|sched)'), or boot with rcutree.kthread_prio=1, or a \
                  newer kernel (7.2 keeps this from happening)",
     })
@@ -192,8 +191,8 @@ fn realtime(host: &Host<'_>) -> Option<Finding> {
         id: "realtime",
         severity: Severity::Dangerous,
         what: "this is a real-time kernel (PREEMPT_RT), on which corun was never tried".into(),
-        why: "the dispatcher's timers may not start there: slices end with ticks then, and who has used up a quota waits \
-              for up to a second",
+        why: "the dispatcher's timers may not start there: slices then end with ticks, and what has used up its quota \
+              waits for up to a second",
         remedy: "boot a kernel without PREEMPT_RT, or use --backend fair",
     })
 }
@@ -209,7 +208,7 @@ fn enable_beside_pressure(host: &Host<'_>) -> Option<Finding> {
         id: "psi-trigger",
         severity: Severity::Dangerous,
         what: format!("kernel {release} watches pressure without the fix of August 2026"),
-        why: "somebody who sets up a watch for pressure (systemd does at boot, systemd-oomd) in the moment in which a \
+        why: "a program that sets up a watch for pressure (systemd does at boot, systemd-oomd) at the moment when a \
               scheduler is enabled keeps the host from ever starting another process",
         remedy: "boot 7.2 or newer, or a stable kernel with `sched/psi: Create the psimon kthread outside of \
                  cgroup_mutex`",

@@ -67,7 +67,7 @@ fn privileges(host: &Host<'_>) -> Option<Finding> {
         id: "privileges",
         severity: Severity::Impossible,
         what: "not enough privileges to load a scheduler".into(),
-        why: "the kernel lets only the administrator exchange it",
+        why: "the kernel lets only the administrator change its scheduler",
         remedy: "run as root, or with CAP_BPF and CAP_PERFMON",
     })
 }

@@ -71,7 +71,7 @@ impl Missing {
         let why = if name == EXITS && !tracefs {
             "tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)"
         } else {
-            "this kernel does not tell"
+            "this kernel does not report it"
         };
         Some(Self { what, why })
     }

@@ -75,7 +75,7 @@ impl Vms {
         let unproved = (self.unproved > 0).then(|| {
             format!(
                 "{} by the names of threads, but it cannot be seen whether they have vCPUs of KVM's (that takes \
-                 CAP_SYS_PTRACE): they are let alone",
+                 CAP_SYS_PTRACE): they are left alone",
                 match self.unproved {
                     1 => "one process looks like a VM".to_string(),
                     more => format!("{more} processes look like VMs"),

@@ -63,16 +63,16 @@ impl Left {
         let back = match &self.stuck {
             _ if self.threads == 0 => None,
             None => Some(format!(
-                "took back what a daemon before had left of {threads}"
+                "took back what an earlier daemon had left of {threads}"
             )),
             Some(why) => Some(format!(
-                "not all that a daemon before had left of {threads} could be taken back, which is tried \
-                 again at the end: {why}"
+                "not all that an earlier daemon had left of {threads} could be taken back, which is tried again at the \
+                 end: {why}"
             )),
         };
         let unknown = self.unreadable.as_ref().map(|kept| {
             format!(
-                "what a daemon before had changed of threads is not known: its file could not be understood, and is \
+                "what an earlier daemon had changed of threads is not known: its file could not be understood, and is \
                  kept as {}",
                 kept.display()
             )

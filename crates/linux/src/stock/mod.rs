@@ -102,8 +102,8 @@ pub enum StockError {
     NoSlices(&'static str),
     /// Another scheduler is in charge.
     #[error(
-        "the sched_ext scheduler {0} is in charge of this host: slices mean nothing to it, and what it makes of \
-         affinities the policy does not know; end it first, or leave out --backend fair"
+        "the sched_ext scheduler {0} is in charge of this host: slices mean nothing to it, and the policy does not \
+         know what it makes of affinities; end it first, or leave out --backend fair"
     )]
     OtherScheduler(String),
     /// Another scheduler came.

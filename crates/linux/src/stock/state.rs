@@ -221,7 +221,7 @@ impl State {
     pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, Left)> {
         if files::read_own(path)?.is_some_and(|text| is_none_of_ours(&text)) {
             let error =
-                "no file of `corun host --backend fair`, which is left as it is: take another name";
+                "no file of `corun host --backend fair`: it is left as it is; take another name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         if let Some(folder) = path.parent() {

@@ -99,7 +99,7 @@ const HOLDS_BEGUN: Head = (
 const HOLDS_ENDED: Head = (
     "corun_holds_ended_total",
     "counter",
-    "How often that ended, by why.",
+    "How often that ended, by reason.",
 );
 const HOLD_LONGEST: Head = (
     "corun_hold_longest_seconds",
@@ -109,7 +109,7 @@ const HOLD_LONGEST: Head = (
 const HOLD_LATEST: Head = (
     "corun_hold_latest_seconds",
     "gauge",
-    "The furthest that a hold ended beyond its timeout since corun took over.",
+    "The longest by which a hold overran its timeout since corun took over.",
 );
 const HOLD: Head = (
     "corun_hold_seconds_total",

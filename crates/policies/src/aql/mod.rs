@@ -116,7 +116,7 @@ impl Aql {
         rows.extend(limits(&default.limits));
         rows.push(Parameter::new(
             "policy.aql.uniform",
-            "one slice for all pools, which are made as they are without: what clustering does by itself",
+            "one slice for all pools, which are formed as without it: what clustering does by itself",
             Value::Choice(OWN),
             "AQL_Sched, EuroSys 2016, §4.2, Figure 7: 1, 30 and 90 ms",
             "1, 30, 90 ms (docs/aql.md)",

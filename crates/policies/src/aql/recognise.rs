@@ -124,7 +124,7 @@ impl Recogniser {
             ),
         ];
         let missing = missing.iter().filter(|(is, _)| *is);
-        let note = |(_, what): &(bool, &str)| format!("this host does not tell of {what}");
+        let note = |(_, what): &(bool, &str)| format!("this host does not report {what}");
         Status {
             notes: missing.map(note).collect(),
             ..Status::default()

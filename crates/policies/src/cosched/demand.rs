@@ -59,15 +59,15 @@ impl CoschedDemand {
             light("policy.cosched-demand.light", percent),
             time(
                 "policy.cosched-demand.wake_boost",
-                "how long a vCPU is urgent that a sibling wakes (under `cfs-cosched-demand`: how long the one that \
+                "how long a vCPU that a sibling wakes is urgent (under `cfs-cosched-demand`: how long the one that \
                  wakes it is not preempted); 0: not at all",
                 boost.wake,
-                "published code of Kim et al., ASPLOS 2013: `sched_lock_resched_ns`, its time for \
-                 who sends reschedule IPIs; that the one who is woken is given it is our own",
+                "published code of Kim et al., ASPLOS 2013: `sched_lock_resched_ns`, its time for the sender of \
+                 reschedule IPIs; that the vCPU that is woken is given it is our own",
             ),
             Parameter::new(
                 "policy.cosched-demand.sees_flushes",
-                "is it looked for when a sibling waits for a ready vCPU, as to flush its TLB?",
+                "is it noticed when a sibling waits for a ready vCPU, as to flush its TLB?",
                 Value::Switch(boost.sees_flushes),
                 "Kim et al., ASPLOS 2013, whose kernel saw these IPIs in KVM",
                 "both in tests",
@@ -80,7 +80,7 @@ impl CoschedDemand {
             ),
             time(
                 "policy.cosched-demand.boost_limit",
-                "most urgent time of a vCPU that adds up",
+                "the most urgent time of a vCPU that may add up",
                 boost.limit,
                 "published code of Kim et al., ASPLOS 2013: `sched_urgent_tslice_limit_ns`",
             ),

@@ -23,7 +23,7 @@ fn skew_parameters(keys: [&'static str; 3], default: Skew) -> Vec<Parameter> {
             stop,
             "lead in progress over the slowest sibling at which a vCPU is stopped",
             default.stop,
-            "assumed: VMware publishes no number; of the order of some ms that is said of it",
+            "assumed: VMware publishes no number; descriptions suggest some ms",
         ),
         row(
             resume,
@@ -35,7 +35,7 @@ fn skew_parameters(keys: [&'static str; 3], default: Skew) -> Vec<Parameter> {
             sample,
             "how often leads are looked at",
             default.sample,
-            "assumed: some times per lead that stops; accepted: 100 µs to 100 ms",
+            "assumed: some looks within `stop`; accepted: 100 µs to 100 ms",
         ),
     ]
 }

@@ -101,12 +101,12 @@ pub fn constants() -> Vec<Parameter> {
     vec![
         of(
             "corun_policies::jupiter::dats::FLOOR",
-            "by which factor at most the weight of a vCPU falls below the mean of its VM; and which part of a period a \
-             vCPU may not have out of turn, as divisor",
+            "by which factor at most the weight of a vCPU falls below the mean of its VM; and, as divisor, the part of \
+             a period that a vCPU may not have out of turn",
             dats::FLOOR,
             "times",
-            "assumed: who idled for long is not to starve when it wakes, nor who shares a pCPU with a vCPU that is \
-             hurried; the dissertation has no bound",
+            "assumed: a vCPU that idled for long is not to starve when it wakes, nor one that shares a pCPU with a \
+             hurried vCPU; the dissertation has no bound",
         ),
         of(
             "corun_policies::jupiter::dats::CEILING",
@@ -127,7 +127,7 @@ pub fn constants() -> Vec<Parameter> {
         ),
         of(
             "corun_policies::jupiter::dasl::LOW",
-            "a latency is low from the one that vCPUs begin with, divided by this, down",
+            "a latency is low if it is at most the one that vCPUs begin with, divided by this",
             dasl::LOW,
             "as divisor",
             "assumed: the dissertation (§4.4) has two groups and no border",
@@ -144,7 +144,7 @@ pub fn constants() -> Vec<Parameter> {
             "for so many periods after siblings woke each other a VM counts as one whose vCPUs do",
             u64::from(vm::LATELY),
             "periods",
-            "assumed: a second; who does so at all does it seldom in some periods. For what is told only, nothing is \
+            "assumed: a second; VMs that do so at all do it seldom in some periods. For reports only: nothing is \
              decided by it",
         ),
     ]
@@ -209,7 +209,7 @@ fn of_vcpus(default: &JupiterParams) -> Vec<Parameter> {
     vec![
         percent(
             "policy.jupiter.weight_step",
-            "by how much the weight of a vCPU grows that used up its slice, unless its siblings together would lose \
+            "by how much the weight of a vCPU that used up its slice grows, unless its siblings together would lose \
              more of theirs; and how far weights come back in a VM that has its share where none has, or all have",
             default.weight_step,
             "dissertation, §4.4.1, of the growth; of the bound and of coming back, on which it is silent, assumed alike",
@@ -231,8 +231,7 @@ fn of_vcpus(default: &JupiterParams) -> Vec<Parameter> {
             "policy.jupiter.latency_most",
             "longest rescheduling latency",
             default.latency_most,
-            "Linux 4.19, `sched_latency_ns` on hosts of 8 and more pCPUs: there everybody has had \
-             a turn",
+            "Linux 4.19, `sched_latency_ns` on hosts of 8 and more pCPUs: by then everybody has had a turn",
         ),
         percent(
             "policy.jupiter.latency_step",
@@ -269,11 +268,11 @@ fn of_conflicts_and_loans(default: &JupiterParams) -> Vec<Parameter> {
             "policy.jupiter.loan_step",
             "by how much a loan grows in a period, of the lender's entitlement",
             default.loan_step,
-            "assumed: the dissertation has \"gradually\"; small beside `loan_harm`",
+            "assumed: the dissertation has \"gradually\"; small against `loan_harm`",
         ),
         percent(
             "policy.jupiter.loan_harm",
-            "from which fall of the lender's use on its loan does not grow, but is halved, and ends below a step",
+            "the fall of the lender's use from which on its loan does not grow, but is halved, and ends below a step",
             default.loan_harm,
             "dissertation, §4.4.2 (that it is halved, and ends: assumed)",
         ),
@@ -287,7 +286,7 @@ fn of_conflicts_and_loans(default: &JupiterParams) -> Vec<Parameter> {
             "policy.jupiter.repayment",
             "how much of its entitlement a borrower repays in a period at most",
             default.repayment,
-            "assumed: half, so that who repays is not starved",
+            "assumed: half, so that a VM that repays is not starved",
         ),
     ]
 }
@@ -313,7 +312,7 @@ fn of_predictions(default: &JupiterParams) -> Vec<Parameter> {
         ),
         count(
             "policy.jupiter.right",
-            "right ones after which it is not any more",
+            "right ones after which it no longer is",
             default.right,
         ),
         time(

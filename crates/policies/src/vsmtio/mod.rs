@@ -462,8 +462,8 @@ impl VsmtIo {
             (
                 params.retain && params.adjust && signals.instructions.is_none(),
                 format!(
-                    "of instructions executed (no performance counter): whether CPU-bound vCPUs gain is not \
-                     known, and timeouts stay at {timeout}, where they begin"
+                    "instructions executed (no performance counter): whether CPU-bound vCPUs gain is not known, and \
+                     timeouts stay at {timeout}, where they begin"
                 ),
             ),
             (
@@ -478,7 +478,7 @@ impl VsmtIo {
         ];
         let missing = missing.into_iter().filter(|(is, _)| *is);
         missing
-            .map(|(_, what)| format!("this host does not tell {what}"))
+            .map(|(_, what)| format!("this host does not report {what}"))
             .collect()
     }
 

@@ -144,7 +144,7 @@ pub fn constants() -> Vec<Parameter> {
             "what vCPUs have had, by which they take turns, is a moving sum over so many periods",
             turns::FADES,
             "periods",
-            "assumed: enough to even out turns, few enough that what was seconds ago decides nothing",
+            "assumed: enough to even out turns, few enough that what happened seconds ago decides nothing",
         ),
     ]
 }
@@ -212,11 +212,11 @@ fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
         ),
         Parameter::new(
             "policy.vsmtio.give_way",
-            "does a retention end for whoever wants to run on its hardware thread?",
+            "does a retention end for any task that wants to run on its hardware thread?",
             Value::Switch(default.give_way),
-            "on: who is queued for a hardware thread does not wait for one that does nothing there. Who waits for \
-             the SMT sibling is not lent it meanwhile all the same, which is what a retention costs. Off in the \
-             paper's experiments: §3.5 leaves it to CFS, by which who retains goes on until another one is owed more",
+            "on: a vCPU queued for a hardware thread does not wait for one that does nothing there. One that waits for \
+             the SMT sibling is still not lent it meanwhile, which is what a retention costs. Off in the paper's \
+             experiments: §3.5 leaves it to CFS, by which a vCPU that retains goes on until another one is owed more",
             "on and off: all of experiments/vsmtio",
         ),
     ]
@@ -325,7 +325,7 @@ fn of_the_adjuster(default: &VsmtIoParams) -> Vec<Parameter> {
             "periods between two swaps",
             default.cooldown,
             "periods",
-            "assumed: rates must tell what the last swap has changed",
+            "assumed: rates must show what the last swap has changed",
         ),
     ]
 }

@@ -31,7 +31,7 @@ const MAGIC: [(&[u8], &str, &str); 13] = [
     (
         b"CORUNLK1",
         "a lockstep recording (of `corun host --record`)",
-        "`corun lockstep FILE` replays it; here goes what `corun record` makes",
+        "`corun lockstep FILE` replays it; expected here is what `corun record` makes",
     ),
     (b"\x7fELF", "an ELF program or library", "give a recording"),
     (

@@ -37,7 +37,7 @@ pub fn confidence(replay: &ReplayCheck, basis: &Basis) -> Confidence {
         no_more_than(Level::Low, why.to_string());
     }
     if basis.seconds < SHORT {
-        let why = format!("the recording has but {} s", amount(basis.seconds));
+        let why = format!("the recording has only {} s", amount(basis.seconds));
         no_more_than(Level::Low, why);
     }
     if !basis.gaps.is_empty() {

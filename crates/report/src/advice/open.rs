@@ -114,8 +114,7 @@ pub(super) fn words(advice: &Advice) -> Option<String> {
             own.policy
         ),
         false => format!(
-            "This hangs on what the recording cannot tell: vCPUs would not lack a pCPU less under \
-             {best} if {}.",
+            "This depends on what the recording cannot tell: vCPUs would not lack a pCPU less under {best} if {}.",
             turned.join(", or if ")
         ),
     })

@@ -150,9 +150,9 @@ fn losers(best: &PolicyAdvice, own: &PolicyAdvice) -> Vec<String> {
 /// The other extreme of what vCPUs did.
 pub(super) fn spinning(spun: &Spun) -> String {
     format!(
-        "That takes all CPU time for work. At most {} of the vCPUs' CPU time can have been spinning for a \
-         sibling that was kept from running; were all of that so, and saved, they would lack a pCPU \
-         {} of their time under {} and {} under {}.",
+        "That counts all CPU time as work. At most {} of the vCPUs' CPU time can have been spinning for a sibling that \
+         was kept from running; if all of that was, and is saved, they would lack a pCPU {} of their time under {} and \
+         {} under {}.",
         percent(spun.share),
         percent(ready_share(&spun.best)),
         spun.best.policy,

@@ -353,7 +353,7 @@ fn work(default: &GuestParams) -> Vec<Parameter> {
         ),
         time(
             "vm.*.guest.futex",
-            "a futex call that neither sleeps nor wakes, which is also how long a waiter is on its way to sleep",
+            "a futex call that neither sleeps nor wakes; a waiter also takes this long to fall asleep",
             default.futex,
             "measured: 0.3-0.45 µs (Linux 6.18, AMD EPYC, with mitigations)",
             "100 to 1200 ns on experiments/example.toml, its locks as mutexes",
@@ -373,7 +373,8 @@ fn scheduling(default: &GuestParams) -> Vec<Parameter> {
     vec![
         time(
             "vm.*.guest.latency",
-            "time in which each runnable thread of a vCPU runs once; times 1 + log2(min(vCPUs, 8)), also what is set",
+            "time in which each runnable thread of a vCPU runs once; scaled by 1 + log2(min(vCPUs, 8)), a set value, \
+             too",
             default.latency,
             "CFS: `sched_latency_ns` (kernel/sched/fair.c until 6.5)",
             "3 to 24 ms on experiments/example.toml",
@@ -431,7 +432,8 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
         },
         Parameter {
             key: "vm.*.guest.ple_favours",
-            meaning: "whom KVM lets go first at a pause-loop exit, by the first Linux that does so: 4.14, 5.3 or 5.13",
+            meaning: "which vCPUs KVM lets go first at a pause-loop exit, by the first Linux that does so: 4.14, 5.3 \
+                      or 5.13",
             value: Value::Choice("5.13"),
             source: "kvm_vcpu_on_spin() (virt/kvm/kvm_main.c): those preempted in their kernel; since 5.3 also those \
                      that were woken; since 5.13 also those with an interrupt to take, with Intel's APICv \
@@ -442,7 +444,7 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
             key: "vm.*.guest.tlb_flush",
             meaning: "how other vCPUs flush their TLBs: ipi, ipi-lazy (also those that idle) or paravirtual",
             value: Value::Choice("paravirtual"),
-            source: "Linux since 4.16 as a KVM guest (arch/x86/kernel/kvm.c, kvm_flush_tlb_multi); who idles is \
+            source: "Linux since 4.16 as a KVM guest (arch/x86/kernel/kvm.c, kvm_flush_tlb_multi); idle vCPUs are \
                      interrupted until 4.13 (arch/x86/mm/tlb.c, leave_mm())",
             tried: "all three in tests",
         },

@@ -124,7 +124,7 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         cost(
             "host.costs.preemption",
-            "what a preempted task loses beside the switch, still counting as running",
+            "what a preempted task loses on top of the switch, still counting as running",
             costs.preemption,
             "part of the switch, unless it was measured apart (docs/validation.md)",
             "0 and what the testbed showed",

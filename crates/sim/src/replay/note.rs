@@ -52,9 +52,9 @@ impl fmt::Display for ReplayNote {
             ),
             Self::Spinning { polled, contested } => write!(
                 f,
-                "spinning counts as work: a policy that shortens lock waits does better than shown. \
-                 Of the vCPUs' CPU time {:.1} % is known to be halt polling, and at most {:.1} % can have \
-                 been spinning for siblings: so long, one of these was kept from running",
+                "spinning counts as work: a policy that shortens lock waits does better than shown. Of the vCPUs' CPU \
+                 time {:.1} % is known to be halt polling, and at most {:.1} % can have been spinning for siblings: \
+                 for that long, one of these was kept from running",
                 polled * 100.0,
                 contested * 100.0
             ),

@@ -34,7 +34,8 @@ impl Lock {
         super::spare_others(file)?;
         let beside = beside(file);
         if beside == file {
-            let error = "names that end in .lock are for files beside others: take another name";
+            let error =
+                "names that end in .lock are for the locks of other files: take another name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         if let Some(folder) = file.parent() {
@@ -85,10 +86,10 @@ fn open_own(file: &Path) -> io::Result<File> {
     if found.nlink() != 1 {
         // It may be any file of ours that somebody has linked here: its mode is none of a lock's business.
         return Err(super::refused(
-            "has another name besides: look at it, then remove it",
+            "has a second name (hard link): look at it, then remove it",
         ));
     }
-    // A daemon before may have made one that everybody may open.
+    // An earlier daemon may have made one that everybody may open.
     held.set_permissions(Permissions::from_mode(0o600))?;
     Ok(held)
 }
@@ -233,7 +234,7 @@ mod tests {
         fs::hard_link(&other, beside(&file)).unwrap();
         let refused = Lock::take(&file).unwrap_err().to_string();
         assert!(
-            refused.contains("state.lock: has another name"),
+            refused.contains("state.lock: has a second name"),
             "{refused}"
         );
         assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o644);

@@ -301,8 +301,7 @@ fn each_is_judged(
     let has_reason = |key: &str| unjudged.iter().any(|(of, _)| of == key);
     for key in keys(&numbers).filter(|key| !is_judged(key) && !has_reason(key)) {
         table.problem_here(format!(
-            "nothing is set beside the claim's {key:?}: expected values.{key}, or unjudged.{key} = \
-             \"why not\""
+            "nothing is compared with the claim's {key:?}: expected values.{key}, or unjudged.{key} = \"why not\""
         ));
     }
 }

@@ -289,7 +289,7 @@ fn none_of_a_claims_numbers_is_left_out_without_a_reason() {
     refused(
         HEAD,
         &[
-            "checks/a.toml:1: check.\"a.two\": nothing is set beside the claim's \"b\": expected values.b, or \
+            "checks/a.toml:1: check.\"a.two\": nothing is compared with the claim's \"b\": expected values.b, or \
              unjudged.b = \"why not\"",
         ],
     );

@@ -103,7 +103,7 @@ fn host_parameters() -> Vec<Parameter> {
         ),
         entry(
             "device.*.page_cache",
-            "of so many reads one is not answered by the host's page cache",
+            "one read in so many is not answered by the host's page cache",
             Value::Number(f64::from(disk.page_cache), ""),
             "QEMU's cache=none, as hosts of many VMs have it",
         ),

@@ -79,7 +79,7 @@ impl CacheParams {
             ),
             of(
                 "host.costs.llc",
-                "an access that the LLC serves, over one that the L2 serves",
+                "an access that the LLC serves, beyond one that the L2 serves",
                 Value::Time(default.llc_latency),
                 "Xeon E5-2699 v4: L2 12-15 cycles, LLC 38-51 cycles (lmbench, AnandTech 11544, 2017), \
                  so 7-16 ns at 2.2-3.6 GHz; i7-3770: 30-12 cycles at 3.4 GHz, 5 ns (7-cpu.com)",
@@ -87,7 +87,7 @@ impl CacheParams {
             ),
             of(
                 "host.costs.memory",
-                "an access that memory serves, over one that the LLC serves",
+                "an access that memory serves, beyond one that the LLC serves",
                 Value::Time(default.memory_latency),
                 "Xeon E5-2699 v4: memory at 95 ns (lmbench, AnandTech 11544, 2017), of which some 15 \
                  ns to the LLC; i7-3770: 53 ns (7-cpu.com)",

@@ -181,14 +181,14 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         of(
             "scheduler.cfs.latency",
-            "within this time every ready task runs once; the default times 1 + log2(min(pCPUs, 8)), what is set as it \
-             is",
+            "within this time every ready task runs once; the default is scaled by 1 + log2(min(pCPUs, 8)), a set \
+             value is not",
             Value::Scaled(latency),
             scaled,
         ),
         of(
             "scheduler.cfs.min_granularity",
-            "the least slice; the default scaled likewise, what is set as it is",
+            "the least slice; the default is scaled likewise, a set value is not",
             Value::Scaled(least),
             scaled,
         ),
@@ -202,7 +202,7 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         of(
             "scheduler.cfs.wakeup_granularity",
-            "by how much a woken task must be behind to preempt; the default scaled likewise, what is set as it is",
+            "by how much a woken task must be behind to preempt; the default is scaled likewise, a set value is not",
             Value::Scaled(default.wakeup_granularity),
             scaled,
         ),

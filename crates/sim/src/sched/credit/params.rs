@@ -84,7 +84,7 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         of(
             "scheduler.credit.boot_slice",
-            "the slice that ticks and credits stay made for when it is changed later",
+            "the slice to which ticks and credits stay fitted when it is changed later",
             Value::None,
             "Xen, csched_sys_cntl(): until 4.3; since 4.4 (commit 1320b8100c) they follow the slice",
             "30 ms in experiments/aql/calibration.toml",

@@ -230,8 +230,8 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         of(
             "scheduler.eevdf.base_slice",
-            "the slice of tasks that did not ask for another; the default times 1 + log2(min(pCPUs, 8)), what is set \
-             as it is",
+            "the slice of tasks that did not ask for another; the default is scaled by 1 + log2(min(pCPUs, 8)), a set \
+             value is not",
             Value::Scaled(default.base_slice),
             "sysctl_sched_base_slice of Linux 6.12.117, which scales it so",
         ),
@@ -303,7 +303,7 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         of(
             "scheduler.eevdf.forfeits_on_yield",
-            "does who yields while it is eligible forgo the rest of its slice as if it had run?",
+            "does a task that yields while it is eligible forgo the rest of its slice as if it had run?",
             Value::Switch(default.forfeits_on_yield),
             "yield_task_fair() of Linux 6.12.117; in 6.6.0 only the deadline moves",
         ),

@@ -53,7 +53,7 @@ pub(crate) fn parameters() -> Vec<Parameter> {
     vec![
         of(
             "corun_sim::sched::fair::bandwidth::SLICE",
-            "quotas under `cfs` and `eevdf`: so much is taken for a pCPU at once",
+            "quotas under `cfs` and `eevdf`: how much is taken for a pCPU at once",
             SLICE,
             "sysctl_sched_cfs_bandwidth_slice of Linux 5.7 and 6.12",
         ),
@@ -71,7 +71,7 @@ pub(crate) fn parameters() -> Vec<Parameter> {
         ),
         of(
             "corun_sim::sched::fair::bandwidth::SOON",
-            "so shortly before a new period they wait for that",
+            "if less than this is left before a new period, they wait for that",
             SOON,
             "min_bandwidth_expiration of Linux 5.7 and 6.12",
         ),

@@ -8,6 +8,7 @@
 mod counted;
 mod dispatcher;
 mod gang;
+mod harmless;
 mod idle_state;
 mod ids;
 mod nearest;
@@ -24,6 +25,7 @@ mod topology;
 pub use counted::counted;
 pub use dispatcher::DispatcherParams;
 pub use gang::{Allotments, Boost, Gang, Skew, Slots};
+pub use harmless::harmless;
 pub use idle_state::IdleState;
 pub use ids::{PcpuId, TaskId, VmId};
 pub use nearest::nearest;

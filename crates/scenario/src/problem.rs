@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is wrong with a scenario, and where.
 
-use std::fmt;
+use corun_model::harmless;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 /// Where something was written: a line of a file, or an option of the command line.
@@ -72,9 +73,15 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key.is_empty() {
-            true => write!(f, "{}: {}", self.place, self.message),
-            false => write!(f, "{}: {}: {}", self.place, self.key, self.message),
+            true => write!(f, "{}: ", self.place)?,
+            false => write!(f, "{}: {}: ", self.place, self.key)?,
         }
+        // Among what is accepted are names that the scenario gives, whatever is in them.
+        let shown = |c| if c == '\n' { c } else { harmless(c) };
+        self.message
+            .chars()
+            .map(shown)
+            .try_for_each(|c| f.write_char(c))
     }
 }
 

@@ -494,6 +494,17 @@ fn disks_and_what_does_not_go_with_them() {
     );
 }
 
+/// Scenarios are passed on, and messages list what they name.
+#[test]
+fn no_terminal_obeys_what_a_scenario_names() {
+    let vm = "[vm.\"a\\u001b[2J\"]\nvcpus = 1\nworkload = \"cpu\"\n";
+    let client = "[client.c]\nvm = \"nobody\"\nkind = \"ping\"";
+    let told = with(&format!("{vm}{client}"));
+    let listed = "client.c.vm: there is no VM \"nobody\", accepted are web, a\u{fffd}[2J";
+    assert!(told.iter().any(|line| line.ends_with(listed)), "{told:?}");
+    assert!(!told.concat().contains('\u{1b}'), "{told:?}");
+}
+
 #[test]
 fn half_of_a_bandwidth_is_one_problem() {
     says(

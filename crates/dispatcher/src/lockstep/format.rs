@@ -12,7 +12,7 @@
 
 use crate::conf::Knobs;
 use crate::layout::MAX_PCPUS;
-use corun_model::PcpuSet;
+use corun_model::{PcpuSet, harmless};
 use flate2::read::GzDecoder;
 use std::io::{self, Read, Write};
 
@@ -243,14 +243,18 @@ fn read_record(input: &mut impl Read, index: usize) -> Result<Option<Record>, Fo
     }))
 }
 
-/// The name in a mark.
+/// The name in a mark, as a terminal may show it: recordings are sent from host to host.
 fn marked(record: &Record) -> String {
     let values = record
         .entries
         .iter()
         .flat_map(|entry| entry.value.to_le_bytes());
     let length = usize::try_from(record.arg).unwrap_or(usize::MAX);
-    String::from_utf8_lossy(&values.take(length).collect::<Vec<u8>>()).into_owned()
+    let bytes: Vec<u8> = values.take(length).collect();
+    String::from_utf8_lossy(&bytes)
+        .chars()
+        .map(harmless)
+        .collect()
 }
 
 fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
@@ -416,6 +420,15 @@ mod tests {
         let expected = [(0, "cosched-relaxed".to_string()), (1, "fair".to_string())];
         assert_eq!(recording.policies, expected);
         assert_eq!(recording.records, [record]);
+    }
+
+    #[test]
+    fn no_terminal_obeys_the_name_of_a_policy() {
+        let mut writer = Writer::new(Vec::new(), &[0; KNOBS]).unwrap();
+        writer.mark("fair\u{1b}[2J\n").unwrap();
+        let recording = Recording::read(&writer.finish(0).unwrap()[..]).unwrap();
+        let shown = "fair\u{fffd}[2J\u{fffd}".to_string();
+        assert_eq!(recording.policies, [(0, shown)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! gave, KubeVirt by the pod's cgroup, with libvirt's domain `<namespace>_<name>` inside, OpenStack by the names that
 //! Nova gives (`instance-%08x`).
 
+use corun_model::harmless;
 use corun_system::procfs;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -99,14 +100,7 @@ pub(crate) const LONGEST: usize = 512;
 /// bytes, and must not be able to write lines of their own, which journald would take for messages
 /// of corun with any priority.
 pub(crate) fn presentable(name: &str) -> String {
-    let shown = |c: char| {
-        if c.is_control() {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    };
-    name.chars().take(LONGEST).map(shown).collect()
+    name.chars().take(LONGEST).map(harmless).collect()
 }
 
 /// The value after one of these options.

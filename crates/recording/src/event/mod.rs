@@ -12,6 +12,8 @@ mod wake;
 
 pub(crate) use switch::{Left, left_bits};
 
+use corun_model::harmless;
+
 /// The largest thread id Linux hands out.
 pub(crate) const MAX_TID: u32 = 1 << 22;
 
@@ -160,15 +162,10 @@ pub(crate) fn cpu(text: &str) -> Result<u32, &'static str> {
     }
 }
 
-/// A thread name, cut to a length no kernel exceeds.
+/// A thread name, cut to a length no kernel exceeds. Recordings are from other people's hosts, where programs choose
+/// their names: no terminal that shows them is to obey them.
 pub(crate) fn comm(text: &str) -> String {
     text.chars().map(harmless).take(64).collect()
-}
-
-/// Recordings are from other people's hosts, where programs choose their names: a terminal that shows these must not
-/// interpret them.
-pub(crate) fn harmless(c: char) -> char {
-    if c.is_control() { '\u{fffd}' } else { c }
 }
 
 /// `comm:pid [prio]` as trace-cmd's plugins print it, and what follows the pid.

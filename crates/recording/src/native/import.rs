@@ -9,7 +9,7 @@ use crate::import::Import;
 use crate::model::{Fact, Format};
 use crate::note::{Note, Place};
 use crate::order::Stamped;
-use corun_model::{Nanos, Topology};
+use corun_model::{Nanos, Topology, harmless};
 use std::io::Read;
 
 /// Where facts come from.
@@ -90,7 +90,7 @@ fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportE
     match entry {
         Entry::Fact { name, value } => fact(gather, name, value),
         Entry::Vm { tgid, name } => {
-            let name = name.chars().map(event::harmless).collect();
+            let name = name.chars().map(harmless).collect();
             gather.stated.vms.insert(*tgid, name);
         }
         Entry::Lost { cpu, events, .. } => {

@@ -9,6 +9,7 @@ use crate::gather::Gather;
 use crate::import::Import;
 use crate::model::{Fact, Format};
 use crate::note::{Note, Place};
+use corun_model::harmless;
 use flate2::read::ZlibDecoder;
 use prost::Message;
 use std::io::{self, Read};
@@ -201,11 +202,10 @@ fn threads(gather: &mut Gather<'_>, tree: ProcessTree) {
         // The kernel's own threads have their name there.
         let name = process.cmdline.first().map_or("", String::as_str);
         let name = name.rsplit('/').next().unwrap_or_default();
-        let comm = name.chars().take(15).collect::<String>();
+        let comm = name.chars().map(harmless).take(15).collect::<String>();
         stated.threads.entry(tgid).or_insert((Some(tgid), comm));
-        stated
-            .processes
-            .insert(tgid, cmdline.chars().take(4096).collect());
+        let cmdline = cmdline.chars().map(harmless).take(4096).collect();
+        stated.processes.insert(tgid, cmdline);
     }
     for thread in tree.threads {
         let (Some(number), tgid) = (tid(thread.tid), tid(thread.tgid)) else {

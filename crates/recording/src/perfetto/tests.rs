@@ -128,6 +128,27 @@ fn tree() -> TracePacket {
     }
 }
 
+/// The VM's owner chooses the words of its command line.
+#[test]
+fn no_terminal_obeys_what_a_process_is_called() {
+    let mut tree = tree();
+    for process in tree
+        .process_tree
+        .iter_mut()
+        .flat_map(|tree| &mut tree.processes)
+    {
+        process.cmdline = ["q\u{1b}[2J", "-name", "web\u{1b}]0;x\u{7}"]
+            .map(String::from)
+            .to_vec();
+    }
+    let recording = read_bytes("x", &file(&[tree, bundle(plain(), None)]))
+        .unwrap()
+        .recording;
+    assert_eq!(recording.vms[0].name, "web\u{fffd}]0;x\u{fffd}");
+    let main = recording.tasks.iter().find(|task| task.tid == 10).unwrap();
+    assert_eq!(main.comm, "q\u{fffd}[2J");
+}
+
 fn zipped(packets: &[TracePacket]) -> TracePacket {
     let mut packer = ZlibEncoder::new(Vec::new(), Compression::fast());
     packer.write_all(&file(packets)).unwrap();

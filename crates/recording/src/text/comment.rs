@@ -7,6 +7,7 @@
 
 use crate::event;
 use crate::model::{Fact, Format};
+use corun_model::harmless;
 use std::collections::BTreeMap;
 
 /// A list with more processes or threads than this is not believed.
@@ -80,10 +81,8 @@ impl Stated {
         let (number, cmdline) = text.trim().split_once(' ').unwrap_or((text, ""));
         self.process = event::tid(number).ok();
         if let Some(tgid) = self.process.filter(|_| self.processes.len() < MAX_LISTED) {
-            self.processes.insert(
-                tgid,
-                cmdline.chars().map(event::harmless).take(4096).collect(),
-            );
+            self.processes
+                .insert(tgid, cmdline.chars().map(harmless).take(4096).collect());
         }
     }
 

@@ -4,6 +4,7 @@
 use super::json::{Entry, Value};
 use super::{Fault, Note};
 use crate::workload::lexer::Place;
+use corun_model::harmless;
 use std::ops::RangeInclusive;
 
 /// Faults and notes so far.
@@ -69,9 +70,9 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The path of a key.
+    /// The path of a key, as a terminal may show it: keys may have any characters.
     pub fn key(&self, key: &str) -> String {
-        let key = super::json::short(key);
+        let key: String = super::json::short(key).chars().map(harmless).collect();
         match self.path.is_empty() {
             true => key,
             false => format!("{}.{key}", self.path),

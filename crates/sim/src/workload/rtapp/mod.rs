@@ -26,8 +26,8 @@ mod task;
 mod tests;
 
 use super::Program;
-use corun_model::Nanos;
 use corun_model::time::SEC;
+use corun_model::{Nanos, harmless};
 use event::EVENTS;
 use json::Value;
 use links::Links;
@@ -231,12 +231,13 @@ fn threads(tasks: &[Task], log: &mut Log) -> Vec<Thread> {
             continue;
         }
         let differ = build::differ(task);
+        let name: String = task.name.chars().map(harmless).collect();
         for instance in 0..task.instances {
             if differ && instance > 0 {
                 program = build::program((task, instance), &links, &mut names, log);
             }
             threads.push(Thread {
-                name: format!("{}-{}", task.name, threads.len()),
+                name: format!("{name}-{}", threads.len()),
                 program: program.clone(),
                 vcpu: task.vcpu,
                 delay: task.delay,

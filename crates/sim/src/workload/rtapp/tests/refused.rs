@@ -67,6 +67,14 @@ fn lax_json_is_read() {
 }
 
 #[test]
+fn no_terminal_obeys_what_a_file_names() {
+    let converted =
+        converted(r#"{"tasks": {"a\u001b[2J": {"run": 1, "loop": -1, "odd\u001bkey": 2}}}"#);
+    assert_eq!(converted.threads[0].name, "a\u{fffd}[2J-0");
+    assert_eq!(converted.notes[0].key, "tasks.a\u{fffd}[2J.odd\u{fffd}key");
+}
+
+#[test]
 fn wrong_values_are_told_with_place_and_what_is_accepted() {
     for (entries, expected) in [
         (

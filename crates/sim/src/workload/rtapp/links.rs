@@ -83,7 +83,8 @@ impl Links {
                 self.awaited.insert(condition.clone());
             }
             What::Barrier(name) => {
-                *self.barriers.entry(name.clone()).or_default() += task.instances;
+                let threads = self.barriers.entry(name.clone()).or_default();
+                *threads = threads.saturating_add(task.instances);
             }
             What::Post(name) => {
                 self.posted.insert(name.clone());

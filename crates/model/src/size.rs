@@ -7,8 +7,10 @@ pub const ACCEPTED: &str = "a size such as 1500B, 64KB, 4MB or 1GB (powers of 10
 /// Reads a size: a whole number with a unit; units are powers of 1024. `None` if it is none, or
 /// too large.
 pub fn parse(text: &str) -> Option<u64> {
+    let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match &text[digits.len()..] {
+    let (digits, unit) = (digits.trim_end(), &text[digits.len()..]);
+    let scale = match unit {
         "B" => 1,
         "KB" | "KiB" => 1 << 10,
         "MB" | "MiB" => 1 << 20,
@@ -42,6 +44,7 @@ mod tests {
             ("256KB", 256 << 10),
             ("8MiB", 8 << 20),
             ("1GB", 1 << 30),
+            (" 8 MB ", 8 << 20),
         ] {
             assert_eq!(parse(text), Some(bytes), "{text}");
             assert_eq!(parse(&show(bytes)), Some(bytes));
@@ -55,7 +58,8 @@ mod tests {
             "+1MB",
             "-1MB",
             "99999999999999GB",
-            "8 MB",
+            "8 M B",
+            "1 2MB",
             "é",
         ] {
             assert_eq!(parse(text), None, "{text}");

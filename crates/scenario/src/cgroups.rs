@@ -44,8 +44,8 @@ pub struct Group {
     pub keys: CgroupKeys,
 }
 
-/// `cpu.weight` in cgroup v2.
-const WEIGHT: RangeInclusive<u32> = 1..=10_000;
+/// `cpu.weight` in cgroup v2, and what else has weights.
+pub(crate) const WEIGHT: RangeInclusive<u32> = 1..=10_000;
 /// The kernel's limits (kernel/sched/core.c: `min_cfs_quota_period`, `max_cfs_quota_period`).
 const PERIOD: RangeInclusive<Nanos> = MS..=SEC;
 /// The kernel's default.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about the host's disks, and what VMs say of theirs.
 
+use crate::cgroups::WEIGHT;
 use crate::names;
 use crate::problem::Located;
 use crate::reader::Reader;
@@ -125,21 +126,9 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let bytes = corun_model::size::parse(text).filter(|bytes| *bytes <= MOST);
         let expected = || format!("found {text:?}, expected {SIZE}");
-        let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
-        let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
-        let scale: u64 = match unit.trim() {
-            "B" => 1,
-            "KB" | "KiB" => 1 << 10,
-            "MB" | "MiB" => 1 << 20,
-            "GB" | "GiB" => 1 << 30,
-            _ => return Err(expected()),
-        };
-        let bytes = number.trim().parse::<u64>().ok();
-        match bytes.and_then(|number| number.checked_mul(scale)) {
-            Some(bytes) if bytes <= MOST => Ok(Self(bytes)),
-            _ => Err(expected()),
-        }
+        bytes.map(Self).ok_or_else(expected)
     }
 }
 
@@ -331,7 +320,7 @@ pub(crate) fn disk_use(table: &Reader<'_>, disks: &[Disk]) -> DiskUse {
         disk,
         named: table.has("disk"),
         size: located_size(table, "disk_size"),
-        weight: table.whole("io_weight", 1..=10_000),
+        weight: table.whole("io_weight", WEIGHT),
         quota: rate(table, "io_quota"),
     };
     for key in ["disk_size", "io_weight", "io_quota"] {

@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text that is not empty and checked later; a missing one is a problem.
+    /// A text that is checked later; a missing one is a problem.
     pub fn required(&self, key: &'static str, expected: &str) -> Option<Located<String>> {
         if !self.has(key) {
             self.missing(key, expected);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about VMs and host tasks.
 
-use crate::cgroups::{self, CgroupKeys, Group};
+use crate::cgroups::{self, CgroupKeys, Group, WEIGHT};
 use crate::disks::{self, Disk};
 use crate::limits;
 use crate::names;
@@ -12,7 +12,6 @@ use corun_model::time::{self, MS, SEC, US};
 use corun_model::{NEUTRAL_WEIGHT, PcpuSet, nearest};
 use std::sync::Arc;
 
-const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
 /// What `sched_setattr()` takes as a slice; the kernel clamps to it.
 const SLICE: std::ops::RangeInclusive<u64> = 100 * US..=100 * MS;
 
@@ -280,7 +279,7 @@ fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
 /// vMigrater's heartbeats: below, a vCPU would do nothing else; above, no slice would be seen.
 const HEARTBEAT: std::ops::RangeInclusive<u64> = 50 * US..=100 * MS;
 /// The most slices that its prediction looks at.
-const MOST_SLICES: u32 = 7;
+const MOST_SLICES: u32 = corun_policies::vmigrater::MOST_SLICES as u32;
 /// Nothing that a guest kernel does once takes longer.
 const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
 /// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.

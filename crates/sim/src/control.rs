@@ -92,32 +92,12 @@ impl Control {
             };
             let of_vcpu = task.vm().and_then(|vm| cgroups.of_each_vcpu(vm.index()));
             let of_vcpu = of_vcpu.filter(|_| !sched.weighs_each_vcpu());
-            let (totals, sums) = (
-                host.totals_of_run(id),
-                sched.turns(host, id, self.looked_at),
-            );
-            let signals = signals_of(host, load, id);
-            let (now, was) = (totals, self.before(id));
-            let throttled = sched.throttled(host.now(), id);
-            let before = was.totals;
-            let signals_now = signals.since(&was.signals);
+            let (seen, account) = self.vcpu(host, sched, load, id);
             vm.vcpus.push(TaskSeen {
-                task: id,
-                allowed: task.spec.allowed,
-                weight: task.spec.weight,
                 quota: of_vcpu.map(per_second),
-                run: now.run - before.run,
-                ready: (now.ready - before.ready)
-                    .saturating_sub(throttled.saturating_sub(was.throttled)),
-                wait: now.wait - before.wait,
-                turns: with_guests(
-                    was.until(&sums),
-                    now.retained - before.retained,
-                    &signals_now,
-                ),
-                signals: signals_now,
+                ..seen
             });
-            accounts.push(Before::of(totals, throttled, signals, &sums));
+            accounts.push(account);
         }
         if sched.weighs_each_vcpu() {
             for vm in &mut vms {
@@ -144,6 +124,42 @@ impl Control {
             self.weighing.weigh(&mut seen, &|vm| places.get(vm.index()));
         }
         seen
+    }
+
+    /// What a vCPU did since the last period, and its accounts now. Its quota is not in it.
+    fn vcpu(
+        &self,
+        host: &Host,
+        sched: &dyn HostScheduler,
+        load: &dyn Load,
+        task: TaskId,
+    ) -> (TaskSeen, Before) {
+        let (now, sums) = (
+            host.totals_of_run(task),
+            sched.turns(host, task, self.looked_at),
+        );
+        let signals = signals_of(host, load, task);
+        let throttled = sched.throttled(host.now(), task);
+        let was = self.before(task);
+        let (before, signals_now) = (was.totals, signals.since(&was.signals));
+        let spec = &host.task(task).spec;
+        let seen = TaskSeen {
+            task,
+            allowed: spec.allowed,
+            weight: spec.weight,
+            quota: None,
+            run: now.run - before.run,
+            ready: (now.ready - before.ready)
+                .saturating_sub(throttled.saturating_sub(was.throttled)),
+            wait: now.wait - before.wait,
+            turns: with_guests(
+                was.until(&sums),
+                now.retained - before.retained,
+                &signals_now,
+            ),
+            signals: signals_now,
+        };
+        (seen, Before::of(now, throttled, signals, &sums))
     }
 
     fn before(&self, task: TaskId) -> Before {

@@ -10,8 +10,8 @@
 //! is tried (`LBF_ALL_PINNED`); and where some had to stay, the level above considers the group
 //! imbalanced, so that other groups pull from it (`LBF_SOME_PINNED`).
 //!
-//! Simplified: the cost of a pull is not measured, since it takes no time here, so 5.5 and later
-//! always try.
+//! Simplified: the cost of a pull is not measured, since it takes no time here. Linux 5.5 and later weigh that cost before
+//! they try; a setting stands for it (`newidle_cost`, [`super::idle`]).
 
 use super::decay::Average;
 use super::domains::{Kind, Level};
@@ -178,10 +178,22 @@ impl<O: Order> Fair<O> {
             self.domains.memory(cpu, n).failed = 0;
             return Tried::Nothing;
         }
+        self.pull_from_busiest(host, cpu, &level, idle)
+    }
+
+    /// Moves tasks of the busiest runqueue in a domain of `cpu` to it.
+    fn pull_from_busiest(
+        &mut self,
+        host: &mut Host,
+        cpu: PcpuId,
+        level: &Level,
+        idle: Idle,
+    ) -> Tried {
+        let n = level.number;
         let mut out = PcpuSet::default();
         // Every iteration leaves one more pCPU out, all of whose tasks are bound to other pCPUs.
         loop {
-            let Some(busiest) = self.busiest_group(cpu, &level, idle, &out) else {
+            let Some(busiest) = self.busiest_group(cpu, level, idle, &out) else {
                 // Balanced, whether or not affinity played a part.
                 if out.is_empty() {
                     self.domains.set_imbalanced(cpu, n, false);

@@ -242,10 +242,10 @@ fn level(number: usize, kind: Kind, span: u32, group: u32, tuning: &Tuning) -> L
         (false, Kind::Node) if tuning.generation == Generation::Linux6 => 117,
         _ => 125,
     };
-    let idle_idx = match (old, kind) {
-        (_, Kind::Numa) => 2,
-        (true, Kind::Node) | (false, Kind::Node) => 1,
-        _ => 0,
+    let idle_idx = match kind {
+        Kind::Numa => 2,
+        Kind::Node => 1,
+        Kind::Smt | Kind::Llc => 0,
     };
     Level {
         number,

@@ -339,7 +339,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.woken_by_sibling(task, waker);
         match self.books.rq(cpu).current.is_some() {
             false => host.resched(cpu, waker),
-            true if self.is_parked(task) => {}
+            true if self.is_throttled(task) => {}
             true if self.preempts(cpu, task, now) || wanted => {
                 // Timers interrupt the pCPU that the sleeper was on.
                 let local = waker.or(last) == Some(cpu);
@@ -453,7 +453,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.update(cpu, now);
         if let Some(other) = to {
             let there = host.task(other).runqueue();
-            let Some(there) = there.filter(|_| !self.is_parked(other)) else {
+            let Some(there) = there.filter(|_| !self.is_throttled(other)) else {
                 return false;
             };
             self.update(there, now);

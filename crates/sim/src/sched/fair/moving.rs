@@ -197,7 +197,7 @@ impl<O: Order> Fair<O> {
         self.detach(task, from, Leave::Moves, now);
         self.books.carry(&part, from, to);
         self.attach(host, task, to, Join::Moved);
-        if !quiet && !self.is_parked(task) {
+        if !quiet && !self.is_throttled(task) {
             let runs = self.books.rq(to).current.is_some();
             let preempts = !runs || self.preempts(to, task, now) || wanted;
             if preempts {

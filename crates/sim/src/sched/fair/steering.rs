@@ -27,12 +27,6 @@ impl<O: Order> Fair<O> {
         self.books.task(task).on
     }
 
-    /// Does a quota keep `task` from a pCPU?
-    pub(crate) fn is_throttled(&self, task: TaskId) -> bool {
-        let quotas = self.quotas.as_ref();
-        quotas.is_some_and(|quotas| quotas.is_parked(task))
-    }
-
     /// All members of the runqueue of `cpu`, the current one included.
     pub(crate) fn members(&self, cpu: PcpuId) -> impl Iterator<Item = TaskId> {
         let first = self.books.members(cpu, true);

@@ -127,8 +127,8 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Does a quota keep `task` waiting?
-    pub(super) fn is_parked(&self, task: TaskId) -> bool {
+    /// Does a quota keep `task` from a pCPU?
+    pub(crate) fn is_throttled(&self, task: TaskId) -> bool {
         let quotas = self.quotas.as_ref();
         quotas.is_some_and(|quotas| quotas.is_parked(task))
     }

@@ -71,15 +71,23 @@ pub fn user_number(name: &str) -> Result<u32, String> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let or = "a number is accepted, too";
+    match fs::read("/etc/passwd") {
+        Ok(users) => {
+            number_in(&users, name).ok_or_else(|| format!("/etc/passwd has no user {name:?}; {or}"))
+        }
+        Err(why) => Err(format!("no user {name:?}: /etc/passwd: {why}; {or}")),
+    }
+}
+
+/// The number of a user of this name in a file of users (man 5 passwd). What people are called there may be in any
+/// encoding.
+fn number_in(users: &[u8], name: &str) -> Option<u32> {
     let number = |line: &str| {
         let mut fields = line.split(':');
         (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
     };
-    users
-        .lines()
-        .find_map(number)
-        .ok_or_else(|| format!("/etc/passwd has no user {name:?}; a number is accepted, too"))
+    String::from_utf8_lossy(users).lines().find_map(number)
 }
 
 /// Does `text` fit `pattern`, in which `*` stands for any characters?
@@ -216,6 +224,14 @@ mod tests {
                 .unwrap_err()
                 .contains("no such user")
         );
+    }
+
+    #[test]
+    fn people_may_be_called_something_in_another_encoding() {
+        let users =
+            b"root:x:0:0:root:/root:/bin/sh\njm:x:1001:1001:J\xfcrgen M\xfcller:/home/jm:/bin/sh\n";
+        assert_eq!(number_in(users, "jm"), Some(1001));
+        assert_eq!(number_in(users, "j"), None);
     }
 
     fn refusal(selection: &Selection, task: &Sleeper) -> Option<Left> {

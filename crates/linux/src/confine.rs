@@ -19,7 +19,7 @@
 //! /proc/PID/mem, which no filter of system calls can tell from another file. So only one thread has it (cookies.rs);
 //! only a short list of calls is allowed for that thread, and all others fail.
 
-use crate::smt::{PR_SCHED_CORE, PR_SCHED_CORE_GET};
+use crate::smt::PR_SCHED_CORE_GET;
 use caps::{CapSet, Capability, CapsHashSet};
 use landlock::{
     ABI, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -232,7 +232,7 @@ fn filter() -> Result<BpfProgram, BackendError> {
 fn filter_of_reader() -> Result<BpfProgram, BackendError> {
     let always = Vec::new;
     let mut rules: BTreeMap<i64, _> = READERS.into_iter().map(|call| (call, always())).collect();
-    let what = u64::from(PR_SCHED_CORE.unsigned_abs());
+    let what = u64::from(libc::PR_SCHED_CORE.unsigned_abs());
     let get = SeccompRule::new(vec![
         SeccompCondition::new(0, Dword, SeccompCmpOp::Eq, what)?,
         SeccompCondition::new(1, Qword, SeccompCmpOp::Eq, PR_SCHED_CORE_GET)?,
@@ -270,7 +270,7 @@ mod tests {
             found.push(Command::new("/bin/true").status().is_err());
             found.push(caps::read(None, CapSet::Permitted).is_err());
             // SAFETY: `PR_SCHED_CORE_CREATE` takes integers only.
-            let create = unsafe { libc::prctl(PR_SCHED_CORE, 1, 0, 0, 0) };
+            let create = unsafe { libc::prctl(libc::PR_SCHED_CORE, 1, 0, 0, 0) };
             let refused = std::io::Error::last_os_error().raw_os_error();
             found.push(create != 0 && refused == Some(libc::EPERM));
             found

@@ -18,7 +18,7 @@
 
 use crate::descriptors;
 use corun_model::{LlcSeen, PcpuId, Signals, UnhaltedSeen};
-use corun_policies::pmu::Event;
+use corun_policies::pmu::{Event, HARDWARE};
 use std::cell::Cell;
 use std::fs;
 use std::io;
@@ -41,7 +41,6 @@ struct Attr {
     config1: u64,
 }
 
-const HARDWARE: u32 = 0;
 const TRACEPOINT: u32 = 2;
 /// `PERF_COUNT_HW_INSTRUCTIONS`, `_CACHE_REFERENCES`, `_CACHE_MISSES`.
 const INSTRUCTIONS: u64 = 1;

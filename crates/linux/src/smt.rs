@@ -5,9 +5,8 @@
 use corun_model::{PcpuId, PcpuSet, SmtOrder};
 use std::{fs, io};
 
-/// `PR_SCHED_CORE` and `PR_SCHED_CORE_GET` (linux/prctl.h).
-pub(crate) const PR_SCHED_CORE: libc::c_int = 62;
-pub(crate) const PR_SCHED_CORE_GET: libc::c_ulong = 0;
+/// `prctl()` takes what follows the first number as longs.
+pub(crate) const PR_SCHED_CORE_GET: libc::c_ulong = libc::PR_SCHED_CORE_GET as libc::c_ulong;
 
 /// How the hardware threads of these pCPUs are numbered; `None`: not all cores have two, or the order is not a known
 /// one.
@@ -47,7 +46,8 @@ fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> O
 
 /// The core-scheduling cookie of a thread; 0: none, or the kernel or the machine has no core scheduling.
 ///
-/// # Errors It cannot be read: the kernel answers only processes that may trace the thread
+/// # Errors
+/// It cannot be read: the kernel answers only processes that may trace the thread
 /// (`sched_core_share_pid()` in kernel/sched/core_sched.c), and EPERM does not show whether there
 /// is a cookie. Or the thread [has gone](is_gone).
 pub(crate) fn cookie(tid: u32) -> io::Result<u64> {
@@ -60,7 +60,7 @@ fn ask(tid: libc::c_ulong) -> io::Result<u64> {
     // SAFETY: with these arguments prctl writes eight bytes to where the last one points.
     let result = unsafe {
         libc::prctl(
-            PR_SCHED_CORE,
+            libc::PR_SCHED_CORE,
             PR_SCHED_CORE_GET,
             tid,
             THREAD,

@@ -55,7 +55,7 @@ impl NoNewCookies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::smt::{PR_SCHED_CORE, PR_SCHED_CORE_GET};
+    use crate::smt::PR_SCHED_CORE_GET;
 
     /// What the kernel says to a thread that asks this of itself.
     fn asks(what: libc::c_ulong) -> Option<i32> {
@@ -65,7 +65,7 @@ mod tests {
             _ => 0,
         };
         // SAFETY: of these commands GET alone writes, eight bytes to where the last argument points.
-        let result = unsafe { libc::prctl(PR_SCHED_CORE, what, 0, 0, into) };
+        let result = unsafe { libc::prctl(libc::PR_SCHED_CORE, what, 0, 0, into) };
         (result != 0).then(|| io::Error::last_os_error().raw_os_error().unwrap_or(0))
     }
 

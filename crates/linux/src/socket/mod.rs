@@ -89,10 +89,8 @@ impl Server {
         self.deaf_until = self.deaf_until.filter(|&until| until > now);
         let listening = self.clients.len() < MOST_CLIENTS && self.deaf_until.is_none();
         let mut fds = Vec::with_capacity(self.clients.len() + self.listeners.len());
-        fds.extend(self.clients.iter().map(|client| {
-            // Negative descriptors are passed over.
-            wait_for(client.fd(), client.events())
-        }));
+        let clients = self.clients.iter();
+        fds.extend(clients.map(|client| wait_for(client.fd(), client.events())));
         let heard = self.clients.len();
         if listening {
             let listeners = self.listeners.iter();

@@ -9,11 +9,11 @@
 //! bare processor with interrupts; [`native`] are the programs of `corun calibrate --here`, which need nothing
 //! of a kernel.
 
-pub mod error;
+mod error;
 pub mod guest;
 pub mod image;
 pub mod machine;
-pub mod memory;
+mod memory;
 pub mod native;
 
 pub use error::MachineError;

@@ -11,7 +11,7 @@ pub mod bench;
 pub mod complexity;
 mod control;
 pub mod device;
-pub mod event_queue;
+mod event_queue;
 pub mod guest;
 pub mod host;
 pub mod load;

@@ -2,7 +2,7 @@
 //! `corun guest`: inside a VM, keeps I/O-bound threads on vCPUs that run.
 
 use crate::failure::Invalid;
-use crate::numbers;
+use crate::numbers::{self, duration};
 use crate::output;
 use crate::outputs::{self, Outputs};
 use corun_guest::{Cause, GuestError, GuestOptions, Selection, Source, Status};
@@ -131,10 +131,6 @@ Examples:
 
 Exit codes: 0 ended as asked, everything given back; 1 could not begin or go on (status: none runs);
 2 wrong usage, or a file is not one of its own.";
-
-fn duration(text: &str) -> Result<Nanos, String> {
-    time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))
-}
 
 fn heartbeat(text: &str) -> Result<Nanos, String> {
     let period = duration(text)?;

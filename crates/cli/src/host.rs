@@ -4,6 +4,7 @@
 use crate::calibration;
 use crate::compare::schedulers::known_host_policy;
 use crate::failure::Invalid;
+use crate::numbers::{duration, percent};
 use crate::output;
 use crate::policy::assignment;
 use clap::builder::PossibleValuesParser;
@@ -202,10 +203,6 @@ fn vm(text: &str) -> Result<String, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Nanos, String> {
-    time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))
-}
-
 fn longest_wait(text: &str) -> Result<Nanos, String> {
     match duration(text)? {
         wait if wait < 4_900 * time::MS + 1 => Ok(wait),
@@ -228,12 +225,6 @@ fn halt_poll(text: &str) -> Result<Nanos, String> {
         Ok(time) if (time::US..=5 * time::MS).contains(&time) => Ok(time),
         _ => Err("expected off, or 1us to 5ms".to_string()),
     }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').parse::<f64>();
-    let accepted = number.ok().filter(|share| (0.0..=100.0).contains(share));
-    accepted.ok_or_else(|| "expected 0 to 100".to_string())
 }
 
 fn slice(text: &str) -> Result<Nanos, String> {
@@ -353,12 +344,12 @@ fn restore(args: &Args) -> anyhow::Result<()> {
 
 /// Policies that go by what a vCPU is taken for.
 const OF_TYPES: [&str; 3] = ["aql", "vslicer", "vturbo"];
-/// What who runs one of them on a host should know.
+/// What to know before one of them runs on a host.
 const UNCALIBRATED: &str = "types are told apart, and slices chosen, by values that hold for another machine: `corun \
                             calibrate --here` finds those of this one (--calibration)";
 
-/// Options that only the dispatcher in charge can keep. Whoever believes that he runs a canary, or has a promise,
-/// must not be left to that.
+/// Options that only the dispatcher in charge can keep: without it they are refused, so that nobody believes to run a
+/// canary, or to have a promise, and has none.
 const OF_THE_DISPATCHER: [&str; 11] = [
     "record",
     "only",

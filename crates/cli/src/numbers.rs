@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole numbers on the command line: what is no such number is told what is accepted, where clap itself would say
+//! Numbers and durations on the command line: messages say what is accepted, where those of clap itself would say
 //! "invalid digit found in string".
 
+use corun_model::{Nanos, time};
 use std::ops::RangeInclusive;
 
 /// Reads a whole number of this range.
@@ -27,6 +28,18 @@ fn expected(accepted: &RangeInclusive<u64>) -> String {
     }
 }
 
+/// Reads a share of 0 to 100 %, with or without the sign.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end().parse::<f64>();
+    let accepted = number.ok().filter(|share| (0.0..=100.0).contains(share));
+    accepted.ok_or_else(|| "expected a percentage from 0 to 100, such as 10 or 2.5".to_string())
+}
+
+/// Reads a duration such as `2.5ms`.
+pub fn duration(text: &str) -> Result<Nanos, String> {
+    time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +59,12 @@ mod tests {
         ] {
             let told = few(text).unwrap_err();
             assert_eq!(told, "expected a whole number from 1 to 1000", "{text}");
+        }
+        for text in ["10", "10%", "10 %"] {
+            assert_eq!(percent(text), Ok(10.0), "{text}");
+        }
+        for text in ["-1", "100.1", "NaN", "%"] {
+            assert!(percent(text).is_err(), "{text}");
         }
         let told = within::<u64>(1..=u64::MAX)("-1").unwrap_err();
         assert_eq!(told, "expected a whole number from 1 on");

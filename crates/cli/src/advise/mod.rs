@@ -5,7 +5,7 @@ mod next;
 mod overcommit;
 mod replays;
 
-use crate::compare::input::{self, Input};
+use crate::compare::input::{self, Input, Unread};
 use crate::compare::recorded_host::{
     RecordedUnder, assumed, basis, calibrated, case, facts, own_scheduler, refuse_scenario_options,
     spinning_share,
@@ -51,7 +51,7 @@ pub struct Args {
     policies: Vec<String>,
 
     /// The largest share of its vCPUs' time for which any VM may lack a pCPU, in percent, such as 10 or 2.5
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, allow_negative_numbers = true, value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, allow_negative_numbers = true, value_parser = numbers::percent)]
     target: f64,
 
     /// The most VMs to add, 0 to 64
@@ -110,15 +110,6 @@ Examples:
 Exit codes: 0 done; 1 a replay failed or a file could not be written; 2 wrong usage or invalid input;
 130 interrupted: results are shown once all runs are done, so none are.";
 
-/// A share of 0 to 100 %.
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').trim_end().parse::<f64>();
-    match number {
-        Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
-        _ => Err("expected a percentage from 0 to 100, such as 10 or 2.5".to_string()),
-    }
-}
-
 /// A recorded host, ready to be replayed.
 struct Recorded<'a> {
     recording: &'a Recording,
@@ -145,17 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ));
     }
     let outputs = Outputs::of([("--report", args.report.as_ref())])?;
-    let input = input::open(&args.input)?;
-    outputs.spare(input::place(&args.input))?;
-    let unread = match input {
-        Input::Recording(unread) => unread,
-        Input::Scenario { name, .. } => {
-            return Err(Invalid::error(format!(
-                "{name}: this is a scenario: expected a recording of a host; `corun compare` runs \
-                 scenarios"
-            )));
-        }
-    };
+    let unread = unread(args, &outputs)?;
     // Before anything is read or replayed, which takes its time.
     runs::policies(&chosen(args), None)?;
     let name = unread.name.clone();
@@ -165,11 +146,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         output::note(&format!("{name}: {note}"));
     }
     let recording = &import.recording;
-    if recording.vms.is_empty() {
-        return Err(Invalid::error(format!(
-            "{name}: no vCPUs in this recording: expected threads named \"CPU 0/KVM\" or KVM's events"
-        )));
-    }
     let copied =
         Copied::of(recording, &args.add).map_err(|why| Invalid::error(format!("{name}: {why}")))?;
     outputs.try_out()?;
@@ -210,15 +186,36 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         // Right after the sentence that recommends it.
         advice.summary.insert(advice.summary.len().min(1), warning);
     }
-    let page = || {
-        let about = about(args, &recorded, &advice, notes);
-        Ok(advice::page(&advice, &replays, &about)?)
-    };
+    let about = about(args, &recorded, &advice, notes);
+    show(args, &advice, &replays, &about)
+}
+
+/// The recording, open.
+fn unread(args: &Args, outputs: &Outputs) -> anyhow::Result<Unread> {
+    let input = input::open(&args.input)?;
+    outputs.spare(input::place(&args.input))?;
+    match input {
+        Input::Recording(unread) => Ok(unread),
+        Input::Scenario { name, .. } => Err(Invalid::error(format!(
+            "{name}: this is a scenario: expected a recording of a host; `corun compare` runs \
+             scenarios"
+        ))),
+    }
+}
+
+/// Shows the advice, and writes the page if one is wanted.
+fn show(
+    args: &Args,
+    advice: &Advice,
+    replays: &[(String, Vec<advice::Replayed>)],
+    about: &html::About,
+) -> anyhow::Result<()> {
+    let page = || Ok(advice::page(advice, replays, about)?);
     let written = outputs::report(args.report.as_ref(), args.quiet, page);
     // Results are shown whether or not the page could be written.
     written.and(match args.json {
-        true => output::json(&advice),
-        false => output::print(&advice::text(&advice, output::width())),
+        true => output::json(advice),
+        false => output::print(&advice::text(advice, output::width())),
     })
 }
 

@@ -237,7 +237,7 @@ fn what_is_wrong_is_said_with_line_key_value_and_what_is_accepted() {
         ),
         (
             "max-ready = 120",
-            "host.toml:1: max-ready: found 120, expected 0 to 100",
+            "host.toml:1: max-ready: found 120, expected a percentage from 0 to 100, such as 10 or 2.5",
         ),
         (
             "json = \"yes\"",

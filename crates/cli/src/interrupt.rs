@@ -77,7 +77,7 @@ fn runs() -> MutexGuard<'static, Option<Runs>> {
     RUNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While this is there, nothing is shown or written yet: who interrupts that is told how many runs were done.
+/// While this is there, nothing is shown or written yet: a user who interrupts it is told how many runs were done.
 pub struct Pending(());
 
 impl Pending {

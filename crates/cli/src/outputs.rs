@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that a command is to write, looked at before it does its work.
 //!
-//! Problem: runs take minutes, and who mistypes a file's name should not learn so at their end; worse, a
+//! Problem: runs take minutes, and that a file's name is mistyped should not show at their end only; worse, a
 //! file that is read, or written already, would be lost.
 //! How: none may be a file that the command reads, nor one that it writes under another option; and each
 //! is opened for writing, which leaves what is there as it was.
@@ -220,7 +220,7 @@ fn spare_unlike(option: &str, file: &Path) -> anyhow::Result<()> {
     let Some((what, is_one)) = kind(option) else {
         return Ok(());
     };
-    // Pipes and terminals lose nothing; what cannot be read is told by who writes it.
+    // Pipes and terminals lose nothing; that a file cannot be read is told when it is written.
     if !fs::metadata(file).is_ok_and(|found| found.is_file()) {
         return Ok(());
     }
@@ -244,7 +244,7 @@ const LONGEST_BEGINNING: u64 = 256;
 /// Opens a file for writing and leaves everything as it was.
 fn try_out(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
-        // Opening a pipe waits for who reads it, and closing it tells them that this was all.
+        // Opening a pipe waits for its reader, and closing it tells the reader that this was all.
         Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
         Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
         Err(_) => {
@@ -354,7 +354,7 @@ fn replace(mut new: NamedTempFile, place: &Path, text: &str) -> io::Result<()> {
 /// Writes the report, if one is wanted, and says so unless `quiet`.
 ///
 /// # Errors
-/// If it cannot be made or written. Results are there all the same: who calls prints them first.
+/// If it cannot be made or written. Results are there all the same: callers print them first.
 pub fn report(
     file: Option<&PathBuf>,
     quiet: bool,

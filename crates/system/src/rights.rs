@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// What the system said; to who is not root also that it takes root, where that is why it refused.
+/// What the system said; for users other than root also that it takes root, where that is why it refused.
 pub fn in_words(refusal: &io::Error) -> String {
     // SAFETY: takes nothing and always works.
     let is_root = unsafe { libc::geteuid() } == 0;

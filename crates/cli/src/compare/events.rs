@@ -115,7 +115,7 @@ impl Thread {
     }
 }
 
-/// A pCPU: who has it, and who has just left it for whom is not known yet.
+/// A pCPU: the thread that has it, and one that has just left it, while its successor is not known yet.
 #[derive(Debug, Default)]
 struct Pcpu {
     current: Option<Thread>,
@@ -156,9 +156,9 @@ pub struct Writer<W> {
     known: BTreeMap<TaskId, Thread>,
     /// Names of VMs.
     vms: BTreeMap<VmId, String>,
-    /// Who was woken and is on no runqueue yet.
+    /// Tasks that were woken and are on no runqueue yet.
     woken: BTreeMap<TaskId, Origin>,
-    /// Who was put aside when it was woken, with the pCPU that its wake-up names.
+    /// Tasks that were put aside when they were woken, with the pCPU that the wake-up names.
     aside: BTreeMap<TaskId, PcpuId>,
     /// The process that the last comment line told of: threads told of next are its own.
     process: Option<u32>,
@@ -249,7 +249,7 @@ impl<W: Write> Writer<W> {
         Ok(thread)
     }
 
-    /// A thread is on its way out: to whom comes with the next event, to nobody if time goes on.
+    /// A thread is on its way out: its successor comes with the next event; there is none if time goes on.
     fn leaves(&mut self, now: Nanos, cpu: PcpuId, thread: Thread, to: TaskState) -> io::Result<()> {
         self.settle(now)?;
         let letter = if to == TaskState::Waiting { 'S' } else { 'R' };
@@ -373,8 +373,8 @@ impl<W: Write> Writer<W> {
         self.line(now, to.index(), &by, Context::Task, &text)
     }
 
-    /// If who gets the pCPU that `thread` has just left is not known yet, it idles at first: a thread that is
-    /// woken, moved or switched in has been switched out before.
+    /// If `thread` has just left a pCPU and its successor there is not known yet, that pCPU idles at first: a thread that
+    /// is woken, moved or switched in has been switched out before.
     fn left_by(&mut self, thread: &Thread) -> io::Result<()> {
         for index in 0..self.pcpus.len() {
             if let Some((at, left, _)) = &self.pcpus[index].left

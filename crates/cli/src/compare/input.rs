@@ -97,7 +97,7 @@ fn unreadable(name: &str, error: &io::Error) -> String {
     }
 }
 
-/// The file that is read where `path` is named, for whom it matters which it is.
+/// The file that is read where `path` is named: the standard input has a path of its own.
 pub fn place(path: &Path) -> &Path {
     match path == Path::new(STDIN) {
         true => Path::new("/dev/stdin"),

@@ -123,7 +123,7 @@ fn is_served(case: &Case, vm: usize, client: &PresetClient) -> bool {
     case.clients.iter().filter(own).any(port) || case.channels.iter().any(called)
 }
 
-/// Who had more waiting than can be kept, and what that means.
+/// Clients that had more requests waiting than can be kept, and what that means.
 pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
     let crowded = clients.iter().filter(|client| client.turned_away > 0);
     let told = |client: &ClientOutcome| {

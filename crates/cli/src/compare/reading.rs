@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 const LARGE: u64 = 16 << 20;
 
 /// Reads a recording; on a terminal with a bar if it is large, unless `quiet`. `besides` is what the command takes
-/// besides recordings, if anything, for whom gives something else.
+/// besides recordings, if anything: the message says so if the file is neither.
 ///
 /// # Errors
 /// [`Invalid`] if it cannot be read or is none.

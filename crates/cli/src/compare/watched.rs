@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Who writes, and why it has stopped.
+/// The writer, and why it has stopped.
 struct Shared<T> {
     writer: T,
     failed: Option<io::Error>,
@@ -50,7 +50,7 @@ impl<T> Watched<T> {
         })
     }
 
-    /// Who writes into it what the simulation tells.
+    /// What writes into it all that the simulation tells.
     pub fn observer(&self) -> Box<dyn Observer>
     where
         Watcher<T>: Observer + 'static,

@@ -253,7 +253,7 @@ fn show(args: &Args, board: &Scoreboard) -> anyhow::Result<()> {
         Ok(corun_report::claims::page(board, &about)?)
     };
     let written = outputs::report(args.report.as_ref(), args.quiet, page);
-    // Who names a claim wants to hear of it.
+    // Claims that were named are told of, whatever their verdict.
     let all = args.all || args.names.iter().any(|name| !name.contains('*'));
     let text = match (args.json, args.markdown) {
         (true, _) => corun_report::claims::json(board)?,

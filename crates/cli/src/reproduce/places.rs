@@ -97,8 +97,8 @@ fn replaced(text: &str, tables: &[Table]) -> String {
     out
 }
 
-/// Writes the pages anew on which a table changes; returns how many. They are read only now: who has written on one
-/// since the runs began loses nothing.
+/// Writes the pages anew on which a table changes; returns how many. They are read only now, so that what somebody has
+/// written on one since the runs began is not lost.
 ///
 /// # Errors
 /// If one cannot be read or written: those before it are.

@@ -170,7 +170,7 @@ impl Measure {
         )
     }
 
-    /// Whom it is of in a run; of the VM `only`, or who is served by it, if given.
+    /// The VMs or clients that it is of in a run; if `only` is given, that VM, or the clients that it serves.
     pub(super) fn subjects<'a>(self, run: &'a Run, only: Option<&str>) -> Vec<&'a str> {
         let wanted = |vm: &str| only.is_none_or(|only| only == vm);
         if self.is_of_the_host() {

@@ -2,7 +2,7 @@
 //! A run as a timeline for [Perfetto](https://ui.perfetto.dev): tracks with nested slices, instants
 //! and counters.
 //!
-//! Problem: a run of minutes has tens of millions of events, and who looks at it wants to see some
+//! Problem: a run of minutes has tens of millions of events, and a reader wants to see some
 //! milliseconds. So a [`Timeline`] is written as it happens, through a buffer, and its memory is
 //! bounded by the numbers of tracks, of names and of slices open at a time, not by the length of the
 //! run; and a [`Window`] leaves out what is before and after, but for what is open when it begins.

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Who asks whether the lock is taken ([`Lock::is_taken`]) has it for a moment. Assumed: for less than this, also where
-/// its CPU is away meanwhile.
+/// A process that asks whether the lock is taken ([`Lock::is_taken`]) has it for a moment. Assumed: for less than this,
+/// also where its CPU is away meanwhile.
 const MOMENT: Duration = Duration::from_millis(200);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(5);

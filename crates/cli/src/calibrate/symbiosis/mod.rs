@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 /// The machine unless another is said: the paper's (dissertation, §3.6: two sockets of 12 cores with two hardware
-/// threads each). How large its caches are changes nothing here, except for whom the file is.
+/// threads each). How large its caches are changes nothing here but the machine that the file is for.
 const PAPER: &str = "[host]\ntopology = \"2n1l12c2t\"\n\
     [vm.none]\nvcpus = 1\n[[vm.none.thread]]\nprogram = \"sleep 60min\"\n";
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What people are told whom the system refuses something for want of rights.
+//! What people are told when the system refuses something because they lack a right.
 
 use std::io;
 
-/// What the system said; to who is not root also that it takes root, where that is why it refused.
+/// What the system said. Whoever is not root is also told that root is needed, where that is why the system refused.
 pub fn in_words(refusal: &io::Error) -> String {
     // SAFETY: takes nothing and always works.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -11,7 +11,7 @@ pub fn in_words(refusal: &io::Error) -> String {
 }
 
 fn to(is_root: bool, refusal: &io::Error) -> String {
-    // Refusals of our own have no number, and say what they want.
+    // Our own refusals have no number, and say what is needed.
     let lacks_rights = matches!(refusal.raw_os_error(), Some(libc::EACCES | libc::EPERM));
     match lacks_rights && !is_root {
         true => format!("{refusal}: run this as root"),

@@ -211,7 +211,7 @@ static int begins(u64 request)
 
 	if (current->flags & KERNEL_THREAD || !tid)
 		return 0;
-	/* The same request, issued anew, or one that did not end, and whose place this one takes. */
+	/* The same request, issued anew, or one that did not end and whose place this takes. */
 	before = bpf_map_lookup_elem(&requests, &request);
 	if (before)
 		leaves_book(before, it.began);

@@ -2,9 +2,9 @@
 /*
  * Problem: how much of what corun costs beyond minimal.bpf.c does any scheduler cost that heeds
  * weights?
- * How: the minimal one that does: a queue for all pCPUs in the order of virtual times, which grow by
- * what a task has used of its slice, more slowly the more it weighs. No books of who waits for how
- * long, no cgroups, no queue for each pCPU, no turn that goes on after an interruption.
+ * How: the minimal one that does: a queue for all pCPUs in the order of virtual times, which grow
+ * by what a task has used of its slice, more slowly the more it weighs. No books of who waits for
+ * how long, no cgroups, no queue for each pCPU, no turn that goes on after an interruption.
  */
 typedef unsigned long long u64;
 typedef unsigned int u32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole numbers on the command line: what is no such number is told what is accepted, where clap itself would say
+//! Whole numbers on the command line: for anything else the message says what is accepted, where clap itself would say
 //! "invalid digit found in string".
 
 use std::ops::RangeInclusive;

@@ -354,7 +354,7 @@ fn replace(mut new: NamedTempFile, place: &Path, text: &str) -> io::Result<()> {
 /// Writes the report, if one is wanted, and says so unless `quiet`.
 ///
 /// # Errors
-/// If it cannot be made or written. Results are there all the same: who calls prints them first.
+/// If it cannot be made or written. Results are not affected: the caller prints them first.
 pub fn report(
     file: Option<&PathBuf>,
     quiet: bool,

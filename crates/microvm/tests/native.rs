@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Calibration's programs in real guests, briefly. Where KVM runs no guests, the test says so and passes.
 
-// Helpers of tests, too, say what they expect by panicking.
+// Test helpers, too, panic when an expectation fails.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use corun_microvm::MachineError;

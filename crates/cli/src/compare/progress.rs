@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 const JUDGED_AFTER: u64 = 512;
 /// A run of this many events takes an hour or more.
 const MANY: u128 = 10_000_000_000;
-/// A run of this many takes half a minute, which is reported where there are so many [in a virtual second](CROWDED).
+/// A run of this many takes half a minute, which is reported if there are this many [in a virtual second](CROWDED).
 const SOME: u128 = 100_000_000;
 /// More than hundreds of pCPUs produce if each works in steps of microseconds.
 const CROWDED: u128 = 100_000_000;

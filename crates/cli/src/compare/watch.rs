@@ -66,7 +66,7 @@ impl WatchArgs {
     /// Was all written, now that the runs are over?
     ///
     /// # Errors
-    /// If not; the runs' results are good all the same.
+    /// If not; the runs' results are good nevertheless.
     pub fn written(&self) -> anyhow::Result<()> {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.take().map_or(Ok(()), Err)

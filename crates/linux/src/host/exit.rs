@@ -44,7 +44,7 @@ pub struct HostExit {
     pub recorded: Option<Recorded>,
 }
 
-/// What went wrong. The host is on the kernel's own scheduler all the same.
+/// What went wrong. The host is on the kernel's own scheduler nevertheless.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// Something is in the way.

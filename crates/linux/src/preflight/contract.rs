@@ -116,7 +116,7 @@ fn at_any_time() -> Finding {
     }
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of the others.
 fn some(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let first = names[..names.len().min(SHOWN)].join(", ");

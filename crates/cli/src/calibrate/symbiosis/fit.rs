@@ -4,8 +4,8 @@
 //!
 //! How long a unit of work takes beside another program, relative to alone, is modelled as b·B + w·W + ww·W·W' + m·M +
 //! mm·M·M': five unknowns, so the normal equations are solved here, in fewer lines than calling any library would take.
-//! A coefficient below 0 would mean that cycles of that kind cost nothing beside somebody: it is taken for 0, and the
-//! others are fitted again.
+//! A coefficient below 0 would mean that cycles of that kind cost nothing beside another program: it is taken for 0,
+//! and the others are fitted again.
 
 use corun_policies::vsmtio::symbiosis::Coefficients;
 

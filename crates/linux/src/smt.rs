@@ -47,7 +47,8 @@ fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> O
 
 /// The core-scheduling cookie of a thread; 0: none, or the kernel or the machine has no core scheduling.
 ///
-/// # Errors It cannot be read: the kernel answers only processes that may trace the thread
+/// # Errors
+/// It cannot be read: the kernel answers only processes that may trace the thread
 /// (`sched_core_share_pid()` in kernel/sched/core_sched.c), and EPERM does not show whether there
 /// is a cookie. Or the thread [has gone](is_gone).
 pub(crate) fn cookie(tid: u32) -> io::Result<u64> {

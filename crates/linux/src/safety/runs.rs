@@ -82,7 +82,8 @@ impl Journal {
     /// which takes seconds, and two daemons would take back each other's changes and forget each
     /// other's runs meanwhile.
     ///
-    /// # Errors If another daemon is at work there, or it can be neither read nor made. A file that
+    /// # Errors
+    /// If another daemon is at work there, or it can be neither read nor made. A file that
     /// is not a journal is begun anew: to refuse to start because of it would not help.
     pub fn open(folder: &Path) -> io::Result<Self> {
         files::make_folder(folder)?;

@@ -143,7 +143,8 @@ impl Guests {
 
     /// The same on a host with disks and a network, and with the clients at its other end.
     ///
-    /// # Errors As [`Guests::with_disks`]; ports that no program serves or uses.
+    /// # Errors
+    /// As [`Guests::with_disks`]; ports that no program serves or uses.
     pub fn with_devices(
         vms: Vec<VmSpec>,
         host_tasks: Vec<HostTaskSpec>,

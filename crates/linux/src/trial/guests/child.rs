@@ -43,7 +43,8 @@ pub fn end_with_parent() -> io::Result<()> {
 
 /// Carries out orders from `input`, and replies on `output` with the result, or why there is none.
 ///
-/// # Errors If `output` cannot be written, or `input` ends early: the process that started this has
+/// # Errors
+/// If `output` cannot be written, or `input` ends early: the process that started this has
 /// gone.
 pub fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let reply = match read(&mut input)? {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: a package shows what is wrong with it on somebody's host, unless it was installed and removed before.
+# Problem: unless it was installed and removed before, a package shows what is wrong with it only on somebody's host.
 # How: builds it twice (same bytes?), has Debian's checker and systemd look at it, installs, removes and purges
 # it in a clean root of this system's release, with every file listed before and after; and runs the Ansible
 # role there against stand-ins for systemd and for hosts that do well or badly.
@@ -18,7 +18,7 @@ cache="${CORUN_PACKAGE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corun/package}"
 most_exposed=3.0
 passed=0 failed=0
 
-# verdict NAME COMMAND…: passed if the command succeeds; what it says is shown if it does not.
+# verdict NAME COMMAND…: passed if the command succeeds; its output is shown if it does not.
 verdict() {
 	local name="$1" said
 	shift
@@ -57,8 +57,8 @@ make_root() {
 	mkdir -p "$root/dev"
 }
 
-# snapshot NAME: every file with its kind, mode and size, and what configuration says; without what dpkg,
-# apt and systemd remember of their own work.
+# snapshot NAME: every file with its kind, mode and size, and what configuration says; without dpkg's, apt's and
+# systemd's records of their own work.
 snapshot() {
 	(
 		cd "$root"
@@ -72,7 +72,7 @@ snapshot() {
 # same A B: are these snapshots the same?
 same() { diff "$out/$1.list" "$out/$2.list"; }
 
-# The exposure of a unit, as systemd reckons it, is at most what we say.
+# The exposure of a unit, as systemd computes it, is at most what we say.
 exposed() {
 	local said level
 	said="$(systemd-analyze security --offline=true "$1" | tail -n 1)"
@@ -90,7 +90,7 @@ real_time() { ! grep '^RestrictRealtime=' "$repository/packaging/systemd/corun-g
 # setting NAME: what corun.service says.
 setting() { sed -n "s/^$1=//p" "$repository/packaging/systemd/corun.service"; }
 
-# The limit of starts ends what fails at once, and nothing that had half a second of work.
+# The limit on starts stops what fails at once, and nothing that worked for half a second.
 starts_again() {
 	local within most pause
 	within="$(setting StartLimitIntervalSec)" most="$(setting StartLimitBurst)" pause="$(setting RestartSec)"
@@ -113,7 +113,7 @@ documented() {
 	grep -q preflight "$root/usr/share/zsh/vendor-completions/_corun" "$root/usr/share/fish/vendor_completions.d/corun.fish"
 }
 
-# What systemd says of the units where the package is installed: nothing.
+# What systemd says about the units where the package is installed: nothing.
 verified() {
 	local said
 	said="$(inside systemd-analyze verify --man=no corun.service corun-metrics.service corun-guest.service 2>&1)" || true
@@ -129,7 +129,7 @@ try_package() {
 	verdict "pages and completions are there" documented
 	verdict "systemd finds nothing wrong with the units" verified
 	verdict "nothing is started or enabled" test ! -e "$root/etc/systemd/system/multi-user.target.wants/corun.service"
-	# As on a host on which it ran.
+	# As on a host on which the service ran.
 	verdict "the service can be enabled" inside systemctl enable corun.service
 	mkdir -p "$root/var/lib/corun"
 	echo '{}' >"$root/var/lib/corun/runs.json"

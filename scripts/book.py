@@ -21,10 +21,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What the repository's own checks run, and how: not again here.
+# What the repository's own checks run is not run again here.
 ELSEWHERE = re.compile(r"(cargo|make) ")
-# Everything that can be checked takes some ten minutes, shorter runs of it a few; `make claims` does that before each
-# release. Here: the claims of one table.
+# Checking everything that can be checked takes some ten minutes, with shorter runs a few; `make claims` does that
+# before each release. Here: the claims of one table.
 SHORTER = {
     "corun reproduce": "corun reproduce 'balance.table1.*' --quick",
     "corun reproduce --quick": "corun reproduce 'balance.table1.*' --quick",

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The second has every model there is: SMT, caches, locks, disks, network.
+# The second uses every model there is: SMT, caches, locks, disks, network.
 scenarios=(experiments/example.toml experiments/shop.toml)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -34,7 +34,7 @@ same() { # what a b
 	fi
 }
 
-# As `cargo test` builds it: with the features of the whole workspace, so that nothing is built twice.
+# Built as by `cargo test`: with the features of the whole workspace, so that nothing is built twice.
 cargo test -q --workspace --no-run
 cargo build -q --release -p corun
 

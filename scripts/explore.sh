@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: tests with random cases find a fault of one case in a thousand only if they are run often,
-# and then blame whatever was changed last.
-# How: `cargo test` draws the same cases every time (.cargo/config.toml); this draws others, round
-# after round, until one fails. proptest then writes the case beside the test: commit it with the mend.
+# Problem: tests with random cases find a fault that one case in a thousand shows only if they are run often, and then
+# blame whatever was changed last.
+# How: `cargo test` draws the same cases every time (.cargo/config.toml); this draws others, round after round, until
+# one fails. proptest then writes the case beside the test: commit it with the fix.
 #
 # Usage: explore.sh [ROUNDS] [PACKAGE…]    default: 10 rounds of the packages with property tests
 set -euo pipefail

@@ -29,7 +29,7 @@ if ! command -v clang-19 >/dev/null; then
 	exit 1
 fi
 
-# The dispatcher's C code is watched, too: its memory, and which way it goes.
+# The dispatcher's C code is watched, too: its memory, and which branches it takes.
 export CC=clang-19 CFLAGS="-fsanitize=address,fuzzer-no-link -g"
 
 # What each target starts from.
@@ -58,7 +58,7 @@ seed() {
 		;;
 	recording)
 		while IFS= read -r -d '' file; do
-			# The beginning is enough, and quickly read; only of a whole is a gzip of use.
+			# The beginning is enough, and quickly read; a gzip file is of use only as a whole.
 			{ gzip -dc "$file" || true; } | head -n 400 >"$corpus/$(basename "$file" .gz)"
 		done < <(git ls-files -z 'experiments/recordings/*.ftrace.gz')
 		;;
@@ -78,7 +78,7 @@ for target in "${targets[@]}"; do
 	seed "$target"
 	dictionary=()
 	[[ -f fuzz/dictionaries/$target.dict ]] && dictionary=("-dict=fuzz/dictionaries/$target.dict")
-	# What does not build has found nothing: it ends all.
+	# A target that does not build has found nothing: everything ends.
 	cargo +nightly fuzz build "$target"
 	echo "== $target, $seconds s"
 	cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -timeout=10 \

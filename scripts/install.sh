@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Installs what corun is built, tested or tried with, and says so; does nothing when all is there.
+# Installs what corun is built, tested or tried out with, and says so; does nothing if everything is there.
 #
 #   scripts/install.sh build        compilers, libraries, and what reports draw with
-#   scripts/install.sh book         the same, and mdBook (compiles some minutes)
+#   scripts/install.sh book         the same, and mdBook (compiles for some minutes)
 #   scripts/install.sh test         the same, the linters, and a browser that looks at reports
 #   scripts/install.sh bench        the same as for build, and valgrind
 #   scripts/install.sh package      the same as for build, and what packages are checked with
@@ -54,7 +54,7 @@ if ((${#missing[@]})); then
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 fi
 
-# The Rust that Cargo.toml asks for. Debian's own is older; its rustup package is not.
+# The Rust that Cargo.toml asks for. Debian's own is too old; its rustup package is not.
 here=$(cd "$(dirname "$0")/.." && pwd)
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/Cargo.toml")
 have=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
@@ -71,8 +71,8 @@ if [[ $oldest != "$wanted" ]]; then
 	fi
 fi
 
-# npm packages, with the checksums of the lock file: into the tree, where cargo finds them. What is there
-# is left alone: put there once more, all that is built of it would be built once more.
+# npm packages, with the checksums of the lock file: into the tree, where cargo finds them. Existing ones are left
+# alone: if they were installed anew, everything built from them would be built anew.
 page=$here/crates/report/page
 names=(uplot)
 omit=(--omit=dev)
@@ -86,7 +86,7 @@ for name in "${names[@]}"; do
 	fi
 done
 
-# Pinned: themes and what links become differ between versions.
+# Pinned: themes and the form of links differ between versions.
 mdbook=0.5.4
 if [[ $purpose == book && $(mdbook --version 2>/dev/null) != "mdbook v$mdbook" ]]; then
 	echo "Installing mdBook $mdbook with cargo"

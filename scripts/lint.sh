@@ -6,17 +6,18 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check
 cargo clippy -q --workspace --all-targets -- -D warnings
-# The fuzz targets are no part of the workspace, and a nightly compiler is wanted only to run them: here they must compile.
+# The fuzz targets are not part of the workspace, and only running them takes a nightly compiler: here they must
+# compile.
 cargo check -q --locked --manifest-path fuzz/Cargo.toml --bins --target-dir target/fuzz
 git ls-files -z '*.c' '*.h' | xargs -0 clang-format-19 --dry-run --Werror
-# The builds of crates/dispatcher/build.rs: clang says nothing of some things that gcc warns about.
+# The builds of crates/dispatcher/build.rs: clang does not report some things that gcc warns about.
 for build in '' -DUNTAPPED '-DUNTAPPED -DPLAIN'; do
-	# shellcheck disable=SC2086 # two words are two flags
+	# shellcheck disable=SC2086 # two words become two flags
 	cc -fsyntax-only -std=gnu11 -O3 -Wall -Wextra -Wno-unused-parameter -Werror $build dispatcher/corun.bpf.c
 done
 git ls-files -z '*.sh' .ci/run testbed/host-init testbed/e2e/host/run | xargs -0 shellcheck -x
 
-# Each file says under which licence it stands, but those that are written by programs or cannot have comments.
+# Each file states its licence, except for those that are written by programs or cannot have comments.
 unlicensed=$(git ls-files ':!:*.lock' ':!:*.json' ':!:*.gz' ':!:*.png' ':!:*proptest-regressions*' ':!:LICENSE' |
 	xargs grep -L 'SPDX-License-Identifier: GPL-2.0-only' || true)
 if [[ -n $unlicensed ]]; then

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "experiments/verdicts.toml"
-# The higher, the better; what was not checked is least.
+# The higher, the better; what was not checked ranks lowest.
 RANK = {"exact": 3, "close": 3, "holds": 3, "direction": 2, "missed": 1, "out-of-scope": 0}
 HEAD = """# SPDX-License-Identifier: GPL-2.0-only
 # Verdicts of `corun reproduce --quick`: `make test` fails where one gets worse. Written anew by

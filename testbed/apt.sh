@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154  # names that the scripts which source this file set
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: packages of another Debian suite are needed on a machine whose own must stay as they are.
+# Problem: packages of another Debian suite are needed on a machine whose own packages must stay as they are.
 # How: apt with a configuration of its own, in $apt_dir, for $suite: this user's cache, the system's mirror.
 # Sourced after common.sh, never run; no root.
 

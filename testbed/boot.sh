@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: a scheduler for KVM hosts wants to be tried on a real kernel with real KVM guests, on a
-# machine that has neither sched_ext nor KVM.
-# How: QEMU emulates, without KVM, a host that has AMD's virtualisation; the host boots the cached
-# kernel with an initramfs made of busybox, KVM's modules and the caller's files, and executes `run`.
+# Problem: a scheduler for KVM hosts has to be tried on a real kernel with real KVM guests, on a machine that has
+# neither sched_ext nor KVM.
+# How: QEMU emulates, without KVM, a host that has AMD's virtualisation; the host boots the cached kernel with an
+# initramfs made of busybox, KVM's modules and the caller's files, and executes `run`.
 #
 # Usage: boot.sh DIR [OUT]   DIR/run is executed in the emulated host, where DIR is /test; what it
 #                            leaves in /out arrives in OUT. Knobs and exit codes: README.md.
@@ -68,7 +68,7 @@ make_initramfs() {
 	} >"$work/initramfs"
 }
 
-# A starved emulator measures its clock wrongly; inside a VM the machine knows the right value.
+# A starved emulator calibrates its clock wrongly; if this machine is a VM, it knows the right value.
 clock_argument() {
 	if [ "$counted" = 1 ]; then
 		echo tsc_early_khz=1000000
@@ -78,14 +78,14 @@ clock_argument() {
 		END { if (vm && mhz) printf "tsc_early_khz=%d", mhz * 1000 }' /proc/cpuinfo
 }
 
-# What this kernel is to be booted with.
+# Arguments that this kernel is to be booted with.
 kernel_arguments() { cat "$testbed_kernel/append" 2>/dev/null || true; }
 
 start_qemu() {
 	local -a smp=("$cpus")
 	local -a accel=(-accel "tcg,thread=multi")
 	[ "$threads" = 1 ] || smp=("$cpus,cores=$((cpus / threads)),threads=$threads")
-	# An instruction is a nanosecond, and so is idling: the same on any machine, however busy.
+	# An instruction is a nanosecond, also while idling: the same on any machine, however busy.
 	[ "$counted" = 0 ] || accel=(-accel "tcg,thread=single" -icount "shift=0,sleep=off")
 	rm -f "$work/disk" "$work/console"
 	truncate -s "${disk_mib}M" "$work/disk"
@@ -104,8 +104,8 @@ start_qemu() {
 # How far the emulated host has come: the last phase it has announced.
 phase() { sed -n 's/.*testbed: phase \([a-z-]*\).*/\1/p' "$work/console" | tail -n 1; }
 
-# All timers of the emulated host fire in QEMU's main thread, which otherwise waits, for milliseconds
-# now and then, behind the threads that emulate busy pCPUs. It needs hardly any time.
+# All timers of the emulated host fire in QEMU's main thread, which otherwise waits, for milliseconds now and then,
+# behind the threads that emulate busy pCPUs. It needs hardly any time.
 make_punctual() {
 	[ "$punctual" = 1 ] || return 0
 	chrt --fifo --pid 1 "$qemu_pid" 2>/dev/null ||
@@ -135,8 +135,8 @@ take_results() {
 	rm "$work/out/.status"
 }
 
-# One boot. Sets $status, and $again if the boot hung: of the host itself, or of Linux guests while
-# the kernel's own scheduler was in charge. Whatever happens later is a result, never tried again.
+# One boot. Sets $status, and $again if the boot hung: that of the host itself, or that of Linux guests while the
+# kernel's own scheduler was in charge. Whatever happens later is a result, never tried again.
 attempt() {
 	local ended=yes reached
 	again=""

@@ -42,8 +42,8 @@ fetch_source() {
 	rm -rf "$work/debs" "$work/root" "$apt_dir"
 }
 
-# Drivers that no emulated host has, and signatures for which there are no keys, are left out. Core scheduling is in: cloud
-# kernels have it not, and what corun does about it (e2e's "cores") is tested with this one.
+# Drivers that no emulated host has, and signatures for which there are no keys, are left out. Core scheduling is built
+# in: cloud kernels lack it, and what corun does about it (e2e's "cores") is tested with this kernel.
 configure() {
 	cd "$tree"
 	scripts/config --enable SCHED_CLASS_EXT --enable SCHED_CORE --set-str LOCALVERSION -ext --disable LOCALVERSION_AUTO \
@@ -51,7 +51,7 @@ configure() {
 		--disable DRM --disable XEN --disable HYPERV --disable KVM_INTEL --disable USB_SUPPORT
 	printf 'Module Size Used by\n' >"$work/lsmod"
 	printf '%s 1 0\n' "${testbed_modules[@]//-/_}" >>"$work/lsmod"
-	# New questions have their default answers.
+	# New questions get their default answers.
 	{ yes '' || true; } | make --silent LSMOD="$work/lsmod" localmodconfig >"$work/log" 2>&1
 	grep -q '^CONFIG_SCHED_CLASS_EXT=y' .config || die "Linux $series takes no sched_ext: see $work/log"
 }
@@ -63,7 +63,7 @@ compile() {
 	mkdir -p "$work/kept/modules"
 	cp arch/x86/boot/bzImage "$work/kept/vmlinuz"
 	cp .config "$work/kept/config"
-	# Else corun's preflight refuses it (rcu-starves, docs/safety.md).
+	# Otherwise corun's preflight refuses this kernel (rcu-starves, docs/safety.md).
 	echo rcutree.kthread_prio=1 >"$work/kept/append"
 	for module in "${testbed_modules[@]}"; do
 		find . -name "$module.ko" -exec objcopy --strip-debug {} "$work/kept/modules/$module.ko" \;

@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2034  # names used by the scripts that source this file
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: fetch.sh, boot.sh and the tests on top of them must agree on where things lie, on how
-# they speak, and on what "cannot be had here" means.
+# Problem: fetch.sh, boot.sh and the tests on top of them must agree on where things lie, on how they report, and on
+# what "cannot be had here" means.
 # How: these few names; sourced, never run.
 
 # Where everything downloaded lives; safe to delete, fetch.sh brings it back.
 testbed_cache="${CORUN_TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corun/testbed}"
-# What the emulated host boots: vmlinuz, version, and modules/ of it.
+# What the emulated host boots: vmlinuz, version, and its modules/.
 testbed_kernel="${CORUN_TESTBED_KERNEL:-$testbed_cache/kernel}"
 # The modules that it loads, in this order.
 testbed_modules=(irqbypass kvm kvm-amd virtio_blk)
@@ -42,8 +42,8 @@ stage_microvm() {
 	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/static/corun-microvm" "$into/"
 }
 
-# Puts the command into DIR/bin/, as users build it but for what debuggers need, and the shared libraries
-# that it links into DIR/lib/, where its loader looks once that is /lib and /lib64.
+# Puts the command into DIR/bin/, built as users build it except for what debuggers need, and the shared libraries that
+# it links into DIR/lib/, where its loader looks once that is /lib and /lib64.
 stage_corun() {
 	local repository="$testbed_dir/.." program library
 	program="${CARGO_TARGET_DIR:-$repository/target}/release/corun"
@@ -54,8 +54,8 @@ stage_corun() {
 		while read -r library; do [ ! -e "$library" ] || cp -L "$library" "$1/lib/"; done
 }
 
-# stage_program DIR NAME ROOT PATH: a program of Debian's that lies at PATH of what was unpacked in ROOT, as
-# DIR/bin/NAME, its loader and libraries in DIR/NAME/.
+# stage_program DIR NAME ROOT PATH: installs a program of Debian's, found at PATH among what was unpacked in ROOT, as
+# DIR/bin/NAME, with its loader and libraries in DIR/NAME/.
 stage_program() {
 	local into="$1/$2" name="$2" root="$3" libraries library
 	libraries="$root/usr/lib/x86_64-linux-gnu"
@@ -75,7 +75,7 @@ stage_program() {
 
 stage_bpftool() { stage_program "$1" bpftool "$testbed_cache/bpftool" usr/sbin/bpftool; }
 
-# What only torture needs: `fetch.sh --stress` has brought it, with what it links and no more.
+# Programs that only torture needs: `fetch.sh --stress` has fetched them, with what they link and no more.
 stage_stress() {
 	mkdir -p "$1/bin"
 	cp -r "$testbed_cache/stress/." "$1/"

@@ -9,7 +9,7 @@
 # Usage: fetch.sh [--refresh | --stress | --kernel SERIES]
 #        --stress: stress-ng and rt-tests, too (100 MB of downloads, 10 MB kept)
 #        --kernel: Debian stable's backport of Linux SERIES (6.16, say), too, as the cache's kernel-SERIES;
-#                  then: CORUN_TESTBED_KERNEL=DIR testbed/e2e/run.sh
+#                  then CORUN_TESTBED_KERNEL=DIR testbed/e2e/run.sh
 #        exit 0: complete, 77: cannot be had here, 1: error
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -49,7 +49,7 @@ fetch_tools() {
 	mv "$tools.new" "$tools"
 }
 
-# With its libraries: stage_bpftool (common.sh) takes them into the emulated host.
+# Keeps its libraries, too: stage_bpftool (common.sh) takes them into the emulated host.
 fetch_bpftool() {
 	say "fetching bpftool"
 	unpack_with_dependencies "$bpftool.new" bpftool
@@ -57,7 +57,7 @@ fetch_bpftool() {
 	mv "$bpftool.new" "$bpftool"
 }
 
-# They depend on much that they do not link: only what they do is kept.
+# They depend on much that they do not link: only what they link is kept.
 fetch_stress() {
 	local program
 	say "fetching stress-ng and rt-tests"
@@ -75,7 +75,7 @@ fetch_qemu() {
 	local version
 	say "fetching QEMU"
 	unpack_with_dependencies "$qemu.new/root" qemu-system-x86 seabios
-	# Its own loader and libraries: those of this system are too old for it.
+	# It gets its own loader and libraries: those of this system are too old for it.
 	cat >"$qemu.new/qemu-system-x86_64" <<-'END'
 		#!/bin/sh
 		root="$(dirname "$0")/root"
@@ -101,7 +101,7 @@ kernel_packages() {
 		-e "linux-modules-$1" -e "linux-base-$1"
 }
 
-# Of series, if one is named, else all; the newest first.
+# The versions of a series, if one is named, else all; the newest first.
 kernel_versions() {
 	private_apt apt-cache pkgnames "linux-image-${series:+$series.}" | sed -n 's/^linux-image-\([0-9].*-cloud-amd64\)$/\1/p' |
 		sort --version-sort --reverse
@@ -131,7 +131,7 @@ kernel_file() {
 	die "the packages of kernel $2 hold no $3"
 }
 
-# Of kernels that a newer one replaced, Debian may keep a part only.
+# Once a newer kernel has replaced one, Debian may keep only a part of it.
 is_whole() {
 	case "$(kernel_packages "$1")" in
 	*linux-binary-*linux-modules-* | *linux-modules-*linux-binary-*) ;;
@@ -153,7 +153,7 @@ unpack_kernel() {
 	done
 }
 
-# Keeps of kernel VERSION, unpacked in ROOT, what the testbed boots.
+# Keeps the parts of kernel VERSION, unpacked in ROOT, that the testbed boots.
 keep_kernel() {
 	local version="$1" root="$2" file module
 	file="$(kernel_file "$root" "$version" vmlinuz)"
@@ -205,7 +205,7 @@ fetch_backport() {
 	if [ -e "$kernel/version" ]; then return; fi
 	configure_apt
 	fetch_kernel
-	# As build-kernel.sh's: these may have no deadline server for sched_ext.
+	# Like build-kernel.sh's, these may have no deadline server for sched_ext.
 	case "$series" in
 	6.*) echo rcutree.kthread_prio=1 >"$kernel/append" ;;
 	esac
@@ -233,11 +233,11 @@ main() {
 	exec 9>"$testbed_cache/fetch.lock"
 	flock 9
 	configure_apt
-	# What an interrupted run already brought is kept.
+	# What an interrupted run has already fetched is kept.
 	if [ "$refresh" ] || [ ! -e "$tools" ]; then fetch_tools; fi
 	if [ "$refresh" ] || [ ! -e "$bpftool" ]; then fetch_bpftool; fi
 	if [ "$with_stress" ] && [ ! -e "$stress" ]; then fetch_stress; fi
-	# One from before it was mended is fetched anew.
+	# One that is not mended yet is fetched anew.
 	if [ "$refresh" ] || [ ! -e "$qemu/mended" ]; then fetch_qemu; fi
 	if [ "$refresh" ] || [ ! -e "$kernel/version" ]; then fetch_kernel; fi
 	rm -rf "$apt_dir"

@@ -20,7 +20,7 @@ start_vm() {
 	_name="$1" _mode="$2"
 	shift 2
 	mkdir -p "$vms"
-	# The name as QEMU's command line has it, so that whoever looks for VMs finds it.
+	# The name as on QEMU's command line, so that whatever looks for VMs finds it.
 	corun-microvm -name "guest=$_name,debug-threads=on" --mode "$_mode" --seconds 0 \
 		--progress 100 "$@" >"$vms/$_name.log" 2>&1 &
 	echo $! >"$vms/$_name.pid"
@@ -40,7 +40,7 @@ vm_alive() {
 	sleep "${2:-1}"
 	_after="$(vm_iterations "$1")"
 	[ -n "$_after" ] || return 1
-	# The output is a new line every 100 ms: equal counts mean a vCPU that stood still.
+	# The output is a new line every 100 ms: equal counts mean that a vCPU stood still.
 	echo "${_before:-0}" "/" "$_after" | awk '{
 		for (n = 1; $n != "/"; n++) before[n] = $n
 		for (i = n + 1; i <= NF; i++) if ($i <= before[i - n]) exit 1

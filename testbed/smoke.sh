@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: before a test on the testbed is believed, the testbed itself has to be known to work.
-# How: boots it once with smoke/run, which checks sched_ext, KVM, the micro VMs and ftrace from the
-# inside; the files it leaves are checked here, on the outside.
+# Problem: before a test on the testbed is believed, the testbed itself must be known to work.
+# How: boots it once with smoke/run, which checks sched_ext, KVM, the micro VMs and ftrace from the inside; the files it
+# leaves are checked here, on the outside.
 #
 # Usage: smoke.sh      exit codes as boot.sh's: 0 fine, 77 packages cannot be had
 set -euo pipefail

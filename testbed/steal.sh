@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: is the steal that guests are told of the ready time that `corun top` shows?
-# How: on this machine, without emulation: three VMs of two vCPUs on two pCPUs, all of which compute. KVM
-# writes steal to the guests' memory, corun-microvm prints it; e2e/steal.py sets it beside corun's. Nothing
-# is changed. Needs KVM; CORUN, MICROVM: the binaries.
+# Problem: does the steal reported to guests equal the ready time that `corun top` shows?
+# How: on this machine, without emulation: three VMs of two vCPUs on two pCPUs, all of which compute. KVM writes steal
+# to the guests' memory, corun-microvm prints it; e2e/steal.py compares it with corun's. Nothing is changed. Needs KVM;
+# CORUN, MICROVM: the binaries.
 #
 # Usage: steal.sh OUT [SECONDS]     SECONDS: how long to look (14)
 # Exit codes: 0 the same within 2 % of the time, 77 it cannot be measured here, else failed

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: does the kernel's own scheduler deliver the slices that `corun host --backend fair` asks for?
-# How: on this machine, without emulation: threads that compute, named as vCPUs are, under one slice
-# after the other; ftrace sees their turns. Nobody else's threads are touched, unless VMs run here:
-# then it refuses. Needs root (tracefs) and Linux 6.12; CORUN: the binary.
+# How: on this machine, without emulation: threads that compute, named as vCPUs are, under one slice after the other;
+# ftrace shows their turns. Nobody else's threads are touched, but if VMs run here, it refuses. Needs root (tracefs) and
+# Linux 6.12; CORUN: the binary.
 #
 # Usage: stock.sh OUT
 # Exit codes: 0 measured, 77 it cannot be measured here, else failed
@@ -44,8 +44,8 @@ drop_instance() {
 }
 trap drop_instance EXIT
 
-# A thread that computes, on a process whose command line names a VM, and which has a vCPU where there is KVM: else it
-# is none.
+# A thread that computes, in a process whose command line names a VM, and which has a vCPU where there is KVM: otherwise
+# corun would not take it for one.
 cat >"$work/hog.py" <<'PYTHON'
 import fcntl, os
 with open("/proc/self/comm", "w") as comm: comm.write("CPU 0/KVM")

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Puts the experiments, their checks and the claims into the binary, so that `corun reproduce` needs
-//! nothing beside it.
+//! Puts the experiments, their checks and the claims into the binary, so that `corun reproduce` needs no other files.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

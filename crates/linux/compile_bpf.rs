@@ -5,7 +5,7 @@ use libbpf_cargo::SkeletonBuilder;
 use std::env::{self, VarError};
 use std::path::Path;
 
-/// What compiles `source` with these `options`; cargo is told what the result hangs on.
+/// The compiler call for `source` with these `options`; tells cargo what the result depends on.
 pub fn compiler(source: &Path, options: &[&str]) -> Result<SkeletonBuilder, VarError> {
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-env-changed=BPF_CLANG");

@@ -7,13 +7,13 @@
 
 role="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
-# stand_in NAME: a program, from standard input, that is found before the real one.
+# stand_in NAME: a program, from standard input, that is found in place of the real one.
 stand_in() {
 	cat >"$root/usr/local/bin/$1"
 	chmod +x "$root/usr/local/bin/$1"
 }
 
-# What is asked of systemd is written down; a service is in the state that it was put in.
+# Requests to systemd are written down; a service is in the state that it was last put in.
 stand_in_systemctl() {
 	stand_in systemctl <<-'END'
 		#!/bin/sh
@@ -53,7 +53,7 @@ stand_in_corun() {
 	END
 }
 
-# play NAME [VARIABLE…]: the roll-out over three hosts, which are all this root, and where nothing runs; its output in $out.
+# play NAME [VARIABLE…]: the roll-out over three hosts, all of them this root, where nothing runs; its output in $out.
 play() {
 	rm -rf "$root/tmp/services"
 	play_again "$@"
@@ -74,7 +74,7 @@ play_again() {
 # asked PATTERN: was this asked of systemd? not_asked: was it not?
 asked() { grep -q "$1" "$root/tmp/asked"; }
 not_asked() { ! asked "$1" 2>/dev/null; }
-# hosts_reached NAME COUNT: with so many hosts anything was begun.
+# hosts_reached NAME COUNT: work began on this many hosts.
 hosts_reached() { [ "$(grep -cE '^(first|second|third) +: ok=' "$out/ansible-$1.log")" = "$2" ]; }
 fails() { ! "$@"; }
 

@@ -6,7 +6,7 @@
 # dashboards and documentation where Debian has them, and packs that with dpkg-deb; no root needed.
 #
 # Usage: build.sh [BINARY [DIR]]   BINARY: target/release/corun; the package is written to DIR (out)
-#        DEBFULLNAME, DEBEMAIL     who stands in it as its maintainer, as Debian's tools have it
+#        DEBFULLNAME, DEBEMAIL     its maintainer, as for Debian's tools
 set -euo pipefail
 
 repository="$(cd "$(dirname "$0")/../.." && pwd)"
@@ -83,8 +83,8 @@ for script in postinst prerm postrm; do
 done
 printf '%s\n' /etc/corun/host.toml /etc/default/corun >"$root/DEBIAN/conffiles"
 size="$(du -k -s --exclude DEBIAN "$root" | cut -f 1)"
-# The libraries that it asks for, and the newest symbols of the C library among what it asks of that;
-# libbpf, libelf and zlib are in it.
+# The libraries that it needs, and the newest symbols of the C library that it uses; libbpf, libelf and zlib are linked
+# into it.
 glibc="$(objdump --dynamic-syms "$root/usr/bin/corun" | grep -o 'GLIBC_[0-9.]*' | sort --version-sort | tail -n 1)"
 cat >"$root/DEBIAN/control" <<END
 Package: corun

@@ -30,12 +30,11 @@ EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
 WAKEUP = re.compile(r"pid=(\d+) .*target_cpu=(\d+)")
 MIGRATE = re.compile(r"pid=(\d+) .*dest_cpu=(\d+)")
-# What shells, timeout, xargs and the like say of it.
+# What shells, timeout, xargs and the like say about a missing command.
 NO_COMMAND = re.compile(r": not found\s*$|: (can't execute|applet not found|No such applet)")
 
-# From queueing on an idle pCPU to running there takes a kick: some 0.05 ms, emulated. The emulator's
-# threads may have to wait for a core themselves; a vCPU that was forgotten would wait for longer, or
-# often.
+# From queueing on an idle pCPU to running there takes a kick: some 0.05 ms, emulated. The emulator's threads may have
+# to wait for a core themselves; a vCPU that was forgotten would wait for longer, or often.
 IDLE_LONG = 0.010
 IDLE_LONG_SHARE = 0.01
 IDLE_LONGEST = 0.100
@@ -197,7 +196,7 @@ def judge_numbers(out, table):
             detail = f"furthest from the mean: {100 * median:.1f} % (<= 10 %)"
             table.row(median <= 0.10, name, detail, measured=True)
         elif name == "weights corun":
-            # 1.0 was the bug that this is here for; 2.4 was a daemon that took a tenth of the host.
+            # 1.0 was the bug that this looks for; 2.4 was a daemon that took a tenth of the host.
             good = 2.5 <= median <= 3.5 and len(values) >= 3
             table.row(good, name, f"{each} (2.5 to 3.5)", measured=True)
         elif name.startswith("beside"):

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 PCPUS = 2
 
-# Case: what was said, and the part of both pCPUs that each VM should have by that; None: not looked at.
+# Case: what was configured, and the part of both pCPUs that each VM should have by that; None: not checked.
 CASES = {
     "weights": ("weights c 100, d 200, slice of a and b 1000", (5 / 13, 5 / 13, 1 / 13, 2 / 13)),
     "nested": ("slice 300 with a 100 and b 200; c 100", (1 / 4, 1 / 2, 1 / 4, 0)),
@@ -24,16 +24,16 @@ CASES = {
     "around": ("c, cpu.max 20 %, vCPUs in a cgroup within", (0, 0, 0.1, 0)),
     "each": ("vCPUs of c, cpu.max 20 % each", (0, 0, 0.2, 0)),
 }
-# Those of them in which a VM has a quota, and which one that is.
+# The cases in which a VM has a quota, and which VM that is.
 QUOTAS = {"quota": [2], "half": [2, 3], "outer": [0, 1], "inner": [2], "around": [2], "each": [2]}
 
 # How far a VM may be from what the kernel gives it, as a part of the whole: 2 s of emulated slices are few.
 NEAR = 0.06
-# A VM with a quota may have so many times what the kernel gives it: up to 1.18 was seen, 1.25 while the
-# daemon took a tenth of the host from those without one.
+# A VM with a quota may have this many times what the kernel gives it: up to 1.18 was seen, and 1.25 while the daemon
+# took a tenth of the host from VMs without a quota.
 QUOTA_SLACK = 1.22
-# What Jupiter leaves of both pCPUs to the others in the case "each", in a period of 100 ms: all but twice 20 ms, and some
-# rounding. By weights alone c would have a third.
+# What Jupiter leaves of both pCPUs to the others in the case "each", in a period of 100 ms: all but twice 20 ms, and
+# some rounding. By weights alone, c would have a third.
 OTHERS_MS = 155
 
 
@@ -46,7 +46,7 @@ def judge(out, table):
     for line in file.read_text().splitlines():
         case, scheduler, *times = line.split("\t")
         times = [float(time) for time in times[0].split()]
-        # Who is alone has no part of anything: of both pCPUs, then.
+        # A VM that is alone has its part of both pCPUs instead.
         whole = sum(times) if sum(map(bool, times)) > 1 else PCPUS * 2e9
         shares[case][scheduler] = [time / whole for time in times]
     for case, (said, wanted) in CASES.items():

@@ -12,16 +12,16 @@ from collections import defaultdict
 
 SCHEDULERS = ("kernel", "minimal", "weighted", "plain")
 
-# What each microbenchmark does so often while callbacks are counted (host/cost.sh).
+# How often each microbenchmark does its operation while callbacks are counted (host/cost.sh).
 OPERATIONS = {"pipe": 30100, "wakes": 4000, "messages": 2 * 25 * 40}
 
-# How many times as long as under the least sched_ext scheduler an operation may take.
+# How long an operation may take, as a multiple of that under the minimal sched_ext scheduler.
 MOST_RATIO = 1.15
-# In the counted host an instruction takes a nanosecond. Assumed of a server: 3 GHz, and one instruction a cycle, for
-# what the daemon does is system calls.
+# In the counted host an instruction takes a nanosecond. Assumed for a server: 3 GHz, and one instruction a cycle,
+# because the daemon's work is system calls.
 INSTRUCTIONS_PER_NS = 3
-# The daemon at 500 vCPUs: percent of a pCPU, and kB. AQL_Sched is asked every 30 ms, by its paper, where the others are
-# asked every 100 or 200.
+# The daemon at 500 vCPUs: percent of a pCPU, and kB. AQL_Sched is called every 30 ms, as in its paper, the others every
+# 100 or 200.
 MOST_PERCENT = 1.0
 MOST_PERCENT_OF = {"aql": 2.5}
 MOST_KB = 40 * 1024
@@ -79,7 +79,7 @@ def print_callbacks(directory):
             spent = {program: [b - a for a, b in zip(begin.get(program, (0, 0)), end[program])] for program in end}
             spent = {program: (calls, ns) for program, (calls, ns) in spent.items() if calls >= operations / 10}
             if not spent:
-                continue  # many messages are handed over in one turn
+                continue  # one turn hands over many messages
             each = ", ".join(
                 f"{program.split('_', 1)[-1]} {calls / operations:.1f} × {ns / calls:.0f}"
                 for program, (calls, ns) in sorted(spent.items())

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from table import Table
 
-# Of its run time, what must have been counted of a vCPU that has a core to itself, percent: 96 on two busy cores. What runs
-# on its SMT sibling takes a whole turn of a few milliseconds with it, however short it is: 5 to 47 % were counted with the
-# daemon, the shell and the VMMs there.
+# What must have been counted of the run time of a vCPU that has a core to itself, percent: 96 on two busy cores.
+# Whatever runs on its SMT sibling, however briefly, costs it a whole turn of a few milliseconds: 5 to 47 % were counted
+# with the daemon, the shell and the VMMs there.
 LEAST = 60
-# No more than it ran; its switches are in the one and not in the other.
+# No more than it ran; its switches are in one count and not in the other.
 MOST = 105
-# Beside loops that are always there: those that begin before them, or after a kernel thread.
+# Beside loops that are always there: what is counted is turns that begin before the loops, or after a kernel thread.
 NEARLY_NONE = 5
 
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "validate"))
 import trace as recordings  # noqa: E402
 from trace import percentile  # noqa: E402
 
-# The callbacks by the first 15 characters of their names: the kernel has no more, newer bpftools find the rest.
+# The callbacks by the first 15 characters of their names: the kernel keeps no more, newer bpftools find the rest.
 CALLBACKS = {
     "corun_select_cp": "select_cpu",
     "corun_enqueue": "enqueue",
@@ -37,7 +37,7 @@ class Gangs:
         wanted = {"sched_switch", "sched_waking"}
         self.vm_of, found = recordings.events(path, wanted)
         self.state = {thread: None for thread in self.vm_of}
-        self.pending = defaultdict(dict)  # VM → vCPU that was ready when it started, and when that was
+        self.pending = defaultdict(dict)  # VM → vCPU that was ready when a sibling started, and when that was
         self.skews, self.missed = [], 0
         self.contended = self.together = 0.0
         before = None

@@ -42,7 +42,7 @@ chance (*meeting*: 0, 0 and 100 % instead of 68).
     testbed/e2e/run.sh out/predict predict
     testbed/e2e/predict.py out/predict/predict target/release/corun docs/prediction.md
 """
-# What is compared, and in what unit: by how much a prediction is off.
+# What is compared, and in what unit a prediction is off.
 KINDS = {"time": "run and ready", "part": "of the VMs", "stacked": "stacked", "switches": "switches"}
 PCPUS = 2
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: the recordings of decisions that tests replay belong to the dispatcher as it is: whatever changes
-# what it reads or does needs new ones.
+# Problem: the recordings of decisions that tests replay belong to the dispatcher as it is now: whatever changes what it
+# reads or does needs new ones.
 # How: two boots of the testbed record them (run.sh, groups "recordings" and, on hardware threads, "vsmtio_record");
 # their beginnings are kept.
 #

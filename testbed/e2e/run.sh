@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: that corun works on a real kernel, with real KVM guests, has to be shown, not said.
+# Problem: that corun works on a real kernel, with real KVM guests, has to be shown, not claimed.
 # How: builds the command and the guests, boots the emulated host with host/run, and judges what comes out
 # with check.py; the recorded decisions are replayed through the native build.
 #
@@ -9,7 +9,7 @@
 #                                four that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
 #                                "slices", "predict", "record", "recordings", "vsmtio_record", "book", "cost", "parallel", "crowd" or "torture",
 #                                which take long and are not among those run by default
-#        EXAMPLE: the policy that "examples" goes over to, instead of calm
+#        EXAMPLE: the policy that "examples" switches to, instead of calm
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -20,8 +20,8 @@ repository="$testbed_dir/.."
 out="${1:-$repository/out/e2e}"
 most_tries=4
 
-# stage_strain DIR: microbenchmarks as bin/corun-strain, without shared libraries, and the least sched_ext
-# schedulers that there are, without and with weights.
+# stage_strain DIR: microbenchmarks as bin/corun-strain, without shared libraries, and the two minimal sched_ext
+# schedulers, without and with weights.
 stage_strain() {
 	local target=x86_64-unknown-linux-gnu
 	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
@@ -41,14 +41,13 @@ for policy in json.load(sys.stdin):
     if policy["host"]: print(policy["name"])'
 }
 
-# Policies that the boot of all policies leaves to the group "others": long boots are those that the
-# emulation spoils.
+# Policies that the boot of all policies leaves to the group "others": the emulation spoils long boots.
 others="aql|vslicer|vturbo|microsliced"
-# Policies that the shortest run takes a look at, from `fair` to one after the other: those whose decisions are furthest
-# from fair order.
+# Policies that the shortest run looks at, from `fair` to one after the other: those whose decisions differ most from
+# fair order.
 glance="cosched-strict|jupiter"
 
-# policies_of GROUP: of all policies (standard input), those that it goes through.
+# policies_of GROUP: those of all policies (standard input) that it goes through.
 policies_of() {
 	case $1 in
 	others) grep -xE "$others" ;;
@@ -65,8 +64,7 @@ lockstep() {
 	echo "$word:$1:$(tr '\n' ' ' <<<"$said")"
 }
 
-# What happens in one boot of the host. Several short ones: the emulation rarely fails early, and what
-# it spoils is little.
+# What happens in one boot of the host. Several short boots: the emulation rarely fails early, and then spoils little.
 groups=(
 	"stacking"
 	"idling;policy fair"
@@ -85,8 +83,8 @@ groups=(
 	"canary;watch"
 )
 
-# What shows within some six minutes that a change broke nothing: stacking, the hand-back, the decisions, and
-# that policies take over live and hand over.
+# What shows within some six minutes that a change broke nothing: stacking, the hand-back, the decisions, and that
+# policies take over live from each other.
 brief=(
 	"stacking"
 	"policy balance"
@@ -101,8 +99,8 @@ predict=(
 	"predict mix 3" "predict meeting 3"
 )
 
-# One fault after the other; suspended VMs under every policy, four in a boot; and boot storms, which the
-# emulator spoils most often, one (host/torture.sh).
+# One fault after the other; suspended VMs under every policy, four in a boot; and boot storms, which the emulator
+# spoils most often, one in a boot (host/torture.sh).
 torture_groups() {
 	groups=("hotplug" "rt;fakes" "nonsense;oom" "starve" "stress" "rt_tests")
 	local -a four
@@ -116,9 +114,8 @@ torture_groups() {
 # The same slices asked of sched_ext and of the kernel's own scheduler.
 slices=("slices ext" "slices fair")
 
-# Did the emulator stop a pCPU of the host? A scheduler that starves tasks leaves it its ticks; only a
-# loop with interrupts off would look the same. So each repeat is said, and worth a look. Prints the
-# evidence.
+# Did the emulator stop a pCPU of the host? A scheduler that starves tasks leaves the pCPU its ticks; only a loop with
+# interrupts off would look the same. So each repeat is reported, and worth a look. Prints the evidence.
 emulator_broke() {
 	awk '/rcu:.*ticks this GP/ { sub(/.*\(/, ""); ticks = $1 + 0; seen = 1 }
 		/rcu:.*detected by.*t=/ { sub(/.*t=/, ""); age = $1 + 0 }
@@ -128,9 +125,9 @@ emulator_broke() {
 }
 
 # Did the kernel take the scheduler off because a pCPU stood still for 15 s or more? It does so whatever the reason, and
-# before it says anything itself (scx_softlockup() in ext.c, called by is_softlockup() at three quarters of the limit). On
-# a machine that others use, too, the emulator's threads may stand still for as long. A scheduler that often stops
-# pCPUs does so in the next try, too, and each repeat is said; one that starves tasks gets another message. Prints the
+# before it says anything itself (scx_softlockup() in ext.c, called by is_softlockup() at three quarters of the limit).
+# On a machine with other users, the emulator's threads may stand still for as long. A scheduler that often stops pCPUs
+# does so in the next try, too, and each repeat is reported; one that starves tasks gets another message. Prints the
 # kernel's words.
 lockup() {
 	grep -saoE 'sched_ext: corun: (RCU CPU stall|soft lockup|hard lockup|Soft lockup).*' "$work/out/dmesg.txt" | head -n 1 |
@@ -149,21 +146,21 @@ limit_of() {
 	esac
 }
 
-# Is all that failed a measured time or share, which cores that others use, too, make uneven? What must
-# hold at any speed is never tried again. Prints what failed.
+# Is everything that failed a measured time or share, which cores with other users make uneven? What must hold at any
+# speed is never tried again. Prints what failed.
 uneven() {
 	local status=0
 	python3 "$e2e_dir/check.py" "$work/out" >"$work/judged" || status=$?
 	[ "$status" = 75 ] && grep '^FAIL' "$work/judged" | head -n 1
 }
 
-# attempt GROUP: its phases in the emulated host. Sets $reason if the emulator spoiled them, and $unfit if
-# nothing can be told from them.
+# attempt GROUP: its phases in the emulated host. Sets $reason if the emulator spoiled them, and $unfit if they show
+# nothing.
 attempt() {
 	local status=0
 	reason="" unfit=""
 	rm -rf "$work/out"
-	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
+	# Two hardware threads per core, which QEMU's AMD CPUs report with this flag only.
 	local -a machine=()
 	case $1 in cost | crowd) machine=(CORUN_TESTBED_CPUS=1 CORUN_TESTBED_COUNTED=1 CORUN_TESTBED_BOOT_TIMEOUT=180) ;; esac
 	case $1 in vsmtio* | cores | cycles) machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on") ;; esac
@@ -181,7 +178,7 @@ attempt() {
 	reason="${unfit:-$(uneven || true)}"
 }
 
-# run_group GROUP: again, if the emulator spoils it, and says so. Its results join those in $out.
+# run_group GROUP: runs it again if the emulator spoils it, and says so. Its results join those in $out.
 run_group() {
 	local tries=1
 	attempt "$1"
@@ -205,8 +202,8 @@ run_group() {
 	done
 }
 
-# What the host's kernel and the daemon complained about: where nothing but what a run prints is kept, that is all
-# there is to find a fault by.
+# What the host's kernel and the daemon complained about: where only the output of a run is kept, nothing else helps to
+# find a fault.
 complaints() {
 	grep -saE 'rcu:|soft lockup|RIP: |sched_ext: corun|BUG:|WARNING:|^error:|"error"' "$out/console.log" |
 		cut -c 1-240 | head -n 40 || true

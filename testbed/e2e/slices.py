@@ -20,8 +20,8 @@ from trace import percentile  # noqa: E402
 # Upper edges of the histogram's bins, in slices.
 EDGES = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, float("inf"))
 # A slice is delivered if the median turn is within this of it, or within a tick, where slices end late. Under the
-# kernel's own scheduler who is interrupted by a thread of the host, however short, does not come next: there the
-# longest turns (90th percentile) show whether slices are taken at all.
+# kernel's own scheduler, a vCPU interrupted by a thread of the host, however short, is not the next to run: there the
+# longest turns (90th percentile) show whether slices are heeded at all.
 WITHIN = 0.25
 TICK = 0.004
 JUDGED = {"slices-ext": ("median", 0.5), "slices-fair": ("90th percentile", 0.9)}
@@ -42,7 +42,7 @@ def turns(path):
         if after in vm_of:
             if whose.get(cpu) != after:
                 lengths += [ran[cpu]] if cpu in ran else []
-                # Only from the second vCPU on it is known when turns begin.
+                # When turns begin is known only from the second vCPU on.
                 ran.pop(cpu, None)
                 if cpu in whose:
                     ran[cpu] = 0.0

@@ -20,14 +20,14 @@ import trace as recordings  # noqa: E402
 from trace import percentile  # noqa: E402
 
 IO = "io"
-# What is asked for, s: no PMU is emulated, so timeouts stay where they begin.
+# The timeout that is asked for, s: no PMU is emulated, so timeouts stay where they begin.
 TIMEOUT = 0.003
 # How far beyond its timeout the longest hold of all runs may end (docs/vsmtio.md), s: a tick of that kernel, since an
 # emulated timer is late when the emulator waits for a core of the machine.
 MARGIN = 0.004
-# How long it may take who was lent a pCPU to give way, s: half of all runs' wake-ups, which is what the dispatcher
-# and the kernel take for it; and 99 of 100, which may hit upon an emulator that waits for a core, for the same reason
-# as above by a tick longer. Both are less than the slices that are left to it, 12 ms and longer.
+# How long a vCPU that was lent a pCPU may take to give way, s: for half of all runs' wake-ups, the time that the
+# dispatcher and the kernel take for it; for 99 of 100, which may meet an emulator that waits for a core, a tick longer,
+# for the same reason as above. Both are less than the slices that are left to it, 12 ms and longer.
 GIVES_WAY = 0.002
 GIVES_WAY_LATE = GIVES_WAY + MARGIN
 RUNS = 5
@@ -74,7 +74,7 @@ def judge_holds(directory, table):
     before = {}
     for policy, run in counted(directory):
         ended = run["woke"] + run["expired"] + run["gave_way"] + run["under_way"]
-        # pCPUs go on while they are read, one after the other.
+        # pCPUs go on while their counts are read, one after the other.
         detail = f"{run['begun']:.0f} began, {ended:.0f} ended or are under way"
         table.row(run["begun"] > 0 and abs(run["begun"] - ended) <= 2, f"{policy}: every hold ends in one way", detail)
         # The same daemon goes on counting when it is told to give way.

@@ -23,7 +23,7 @@ TURN_MS = 360
 LATENCY_NS = 3_000_000
 HEARTBEAT_MS = 10
 OPTIONS = ["--heartbeat", f"{HEARTBEAT_MS}ms", "--own-permille", "500"]
-# What heartbeats can hear: a silence of two of them.
+# The shortest absence that heartbeats notice: a silence of two of them.
 LEAST_ABSENCE = 2 * HEARTBEAT_MS * 1_000_000
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/guest.md")
 # The two CPUs that vCPUs are tied to, and that competitors take.

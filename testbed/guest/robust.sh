@@ -2,17 +2,17 @@
 # Functions are called by name, $options are words, and $pid is set by `start`, in init:
 # shellcheck shell=sh disable=SC2317,SC2086,SC2154
 #
-# Problem: what `corun guest` does when something goes wrong while threads are moved can only be seen
-# where vCPUs lose their CPUs.
-# How: each function is one such thing (busybox sh, part of the guest's process 1); it prints what came
-# of it in words, and returns whether that is as it should be. `outcomes` runs all of them.
+# Problem: what `corun guest` does when something goes wrong while threads are moved can only be seen where vCPUs lose
+# their CPUs.
+# How: each function is one such fault (busybox sh, part of the guest's process 1); it prints the outcome in words, and
+# returns whether that is as it should be. `outcomes` runs all of them.
 
 options="--heartbeat 10ms --own-permille 500"
 
 # What the daemon does now: the value of KEY in its status.
 now() { corun guest status --json | sed -n "s/.*\"$1\":\"\{0,1\}\([^,\"]*\).*/\1/p"; }
 
-# reading SECONDS: a reader and computing threads, from now on; sets $load and $reader, its thread. It is left alone
+# reading SECONDS: starts a reader and computing threads; sets $load and $reader, its thread. The reader is left alone
 # for its first 10 s.
 reading() {
 	corun-guestload inside "$1" 1 /dev/vda >/tmp/load &
@@ -92,7 +92,7 @@ one_vcpu() {
 	until_within 30 is_moved || return 1
 	echo 0 >/sys/devices/system/cpu/cpu1/online
 	until_within 10 is_one_vcpu || return 1
-	# Or the mask of its last move would be taken for that of a new one.
+	# Otherwise the mask of its last move would be taken for that of a new one.
 	until_within 10 is_free || return 1
 	said="$(now because)"
 	alone="$(mask)"
@@ -102,7 +102,7 @@ one_vcpu() {
 	is_moved
 }
 
-# The clock on the wall, an hour back and a day on.
+# The wall clock goes an hour back and a day forward.
 clock() {
 	start $options
 	reading 60

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: what `corun guest` brings has to be measured in a VM whose vCPUs really lose their pCPUs.
+# Problem: the effect of `corun guest` has to be measured in a VM whose vCPUs really lose their pCPUs.
 # How: builds the programs, packs them with the testbed's kernel, and lets bench.py run an emulated
 # VM of two vCPUs, each tied to a CPU that a competitor takes half of the time.
 #

@@ -41,7 +41,7 @@ struct group {
 	char kind[16];
 	int threads;
 	uint64_t work, vary, spin; // ns, %, ns; of `duty`, `vary` is the sleep, ns
-	int arrived, round;	   // of its barrier; `round` is the futex
+	int arrived, round;	   // of the group's barrier; `round` is the futex
 	uint64_t rounds;
 	int tid[THREADS];
 	pid_t pid;
@@ -50,11 +50,11 @@ struct group {
 static struct shared {
 	int go;
 	struct group groups[GROUPS];
-} *shared; // by all groups' processes
+} *shared; // among all groups' processes
 
 struct totals {
 	uint64_t run, ready, turns, rounds;
-	uint64_t migrations, at; // up to when
+	uint64_t migrations, at; // the time up to which these count
 };
 
 struct thread {
@@ -86,7 +86,7 @@ static void nap(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-// So much time on a CPU, however long that takes.
+// Uses this much time on a CPU, however long that takes.
 static void compute(uint64_t ns)
 {
 	uint64_t end = now(CLOCK_THREAD_CPUTIME_ID) + ns;
@@ -217,7 +217,7 @@ static void parse(struct group *group, const char *text)
 	group->spin = values[3] * US;
 }
 
-// What schedstat says of it, and its rounds.
+// What schedstat says about the group, and its rounds.
 static void read_times(const struct group *group, struct totals *sum)
 {
 	char path[96], text[512];
@@ -236,7 +236,7 @@ static void read_times(const struct group *group, struct totals *sum)
 	sum->rounds = group->rounds;
 }
 
-// Its migrations. The kernel has a hundred lines to say in that file, which take long.
+// The group's migrations. That file of the kernel's has a hundred lines, which take long.
 static void read_migrations(const struct group *group, struct totals *sum)
 {
 	char path[96], text[8192];
@@ -327,8 +327,8 @@ int main(void)
 	__atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
 	sleep((unsigned int)number("WARM", 1));
 
-	// Looks now and then, whoever runs: so seldom that hardly anybody has to wait for it. A
-	// look at 26 threads takes an emulated CPU of twelve 20 ms.
+	// Looks now and then, whoever runs: so rarely that hardly anybody has to wait for it. A
+	// look at 26 threads takes 20 ms on one of twelve emulated CPUs.
 	sched_setscheduler(0, SCHED_FIFO, &first);
 	for (int i = 0; i < count; i++)
 		read_migrations(&shared->groups[i], &before[i]);

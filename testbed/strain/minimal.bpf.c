@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Problem: what a scheduler costs has to be set beside what any sched_ext scheduler costs.
- * How: the least that is one: a queue for all pCPUs, first come, first served; the kernel's default
- * finds idle pCPUs. It needs no headers; libbpf matches kernel types, members and functions by name
+ * Problem: what a scheduler costs has to be compared with what any sched_ext scheduler costs.
+ * How: the minimal one: a queue for all pCPUs, first come, first served; the kernel's default finds
+ * idle pCPUs. It needs no headers; libbpf matches kernel types, members and functions by name
  * (Documentation/scheduler/sched-ext.rst).
  */
 typedef unsigned long long u64;
@@ -11,7 +11,7 @@ typedef int s32;
 #define SECTION(name) __attribute__((section(name), used))
 #define KERNEL_FUNCTION __attribute__((section(".ksyms")))
 
-/* Defined, not only declared: else libbpf takes the functions' prototypes for others. */
+/* Defined, not only declared: otherwise libbpf takes the functions' prototypes for others. */
 struct task_struct {
 	int pid;
 } __attribute__((preserve_access_index));
@@ -21,7 +21,7 @@ void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice,
 			u64 enq_flags) KERNEL_FUNCTION;
 _Bool scx_bpf_dsq_move_to_local(u64 dsq_id) KERNEL_FUNCTION;
 
-/* The queue, and what one may run at a time: SCX_SLICE_DFL. */
+/* The queue, and how long a task may run at a time: SCX_SLICE_DFL. */
 #define QUEUE 0
 #define SLICE_NS (20 * 1000 * 1000ULL)
 

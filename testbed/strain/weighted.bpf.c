@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Problem: how much of what corun costs beside minimal.bpf.c is what any scheduler pays that minds
+ * Problem: how much of what corun costs beyond minimal.bpf.c does any scheduler cost that heeds
  * weights?
- * How: the least one that does: a queue for all pCPUs in the order of virtual times, which grow by
- * what a task has used of its slice, the slower the more it weighs. No books of who waits for how
- * long, no cgroups, no queue for each pCPU, no turn that goes on after an interruption.
+ * How: the minimal one that does: a queue for all pCPUs in the order of virtual times, which grow
+ * by what a task has used of its slice, more slowly the more it weighs. No books of who waits for
+ * how long, no cgroups, no queue for each pCPU, no turn that goes on after an interruption.
  */
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -15,7 +15,7 @@ typedef int s32;
 #define KERNEL_FUNCTION __attribute__((section(".ksyms")))
 #define CORE __attribute__((preserve_access_index))
 
-/* Defined, not only declared: else libbpf takes the functions' prototypes for others. */
+/* Defined, not only declared: otherwise libbpf takes the functions' prototypes for others. */
 struct sched_ext_entity {
 	u32 weight;
 	u64 slice;
@@ -32,7 +32,7 @@ void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 
 _Bool scx_bpf_dsq_move_to_local(u64 dsq_id) KERNEL_FUNCTION;
 _Bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) KERNEL_FUNCTION;
 
-/* The queue, and what one may run at a time: SCX_SLICE_DFL. */
+/* The queue, and how long a task may run at a time: SCX_SLICE_DFL. */
 #define QUEUE 0
 #define SLICE_NS (20 * 1000 * 1000ULL)
 #define WEIGHT_NEUTRAL 100
@@ -46,7 +46,7 @@ SECTION("struct_ops/weighted_enqueue") int weighted_enqueue(u64 *arguments)
 	struct task_struct *p = (struct task_struct *)arguments[0];
 	u64 vtime = p->scx.dsq_vtime;
 
-	/* Who slept has saved up a slice at most. */
+	/* A task that slept has saved up at most a slice. */
 	if ((s64)(vtime - (clock - SLICE_NS)) < 0)
 		vtime = clock - SLICE_NS;
 	scx_bpf_dsq_insert_vtime(p, QUEUE, SLICE_NS, vtime, arguments[1]);

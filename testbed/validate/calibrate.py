@@ -23,7 +23,7 @@ import statistics
 
 import trace
 
-# Of the emulated host: its ticks per second (CONFIG_HZ) and pCPUs.
+# The emulated host's ticks per second (CONFIG_HZ) and pCPUs.
 HOST_HZ, PCPUS = 250, 2
 EXPIRES = re.compile(r"hrtimer=(\S+) function=hrtick(?:\S*) (?:expires|now)=(\d+)")
 
@@ -47,7 +47,7 @@ def calibrate(out, speed, ping_work, timer_work, timer_sleep):
     slowdown = computing * speed["spin_per_s"] / speed["traced_per_s"]
     first, send = ping_rounds(out / "cal-busy.txt")
     on, off, spread = timer_rounds(out / "cal-timer.txt")
-    # Sleeps are armed before the vCPU halts: what they seem too short is part of the round's work.
+    # Sleeps are armed before the vCPU halts: that by which they seem too short is part of the round's work.
     short = min(0.0, off - timer_sleep)
     return {
         "switch": switch,

@@ -54,8 +54,8 @@ wait_for_calm() {
 	done
 }
 
-# spoiled NUMBER: why a boot that ended well says nothing, if so. A guest that lost its registers was
-# lost by the emulator: these boots run under the kernel's own scheduler, without corun.
+# spoiled NUMBER: says why a boot that ended well shows nothing, if so. If a guest lost its registers, that was the
+# emulator's fault: these boots run under the kernel's own scheduler, without corun.
 spoiled() {
 	head -n 1 "$out/boot$1/dmesg.txt"
 	grep -h -m 1 'the guest stopped' "$out/boot$1"/log-*.log || true
@@ -63,7 +63,7 @@ spoiled() {
 	grep -h -m 1 'No such process' "$out/boot$1/console.log" || true
 }
 
-# boot NUMBER: one boot of the testbed; again if the emulator spoiled it.
+# boot NUMBER: one boot of the testbed; tries again if the emulator spoiled it.
 boot() {
 	local try status why
 	for try in $(seq $most_tries); do

@@ -22,10 +22,10 @@ HERE = Path(__file__).parent
 WAKES = ("wake_p50", "wake_p90", "wake_p99")
 # What host/run calibrates with.
 PING_WORK, TIMER_WORK, TIMER_SLEEP = 300, 500, 2000
-# Of a VM's own clock: the recording lasts from 1 to 6 s after its start.
+# In terms of a VM's own clock: the recording lasts from 1 to 6 s after its start.
 RATE_FROM, RATE_TO = 1.2, 5.8
 LEAST_BOOTS = 3
-# Of what a boot is calibrated for, those that are no times.
+# The calibrated quantities that are not times.
 SHARES = ("slowdown", "spread")
 # Slices are 1.4 ms: if timers come a quarter of that late on average, the machine was busy with other
 # things, and neither costs nor delays mean anything.

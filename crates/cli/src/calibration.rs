@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A calibration file on a host that is really there: `corun host --calibration`, `corun policy
-//! --calibration`.
+//! A calibration file on a real host: `corun host --calibration`, `corun policy --calibration`.
 
 use crate::compare::calibration;
 use crate::failure::Invalid;
@@ -9,7 +8,7 @@ use corun_policies::aql::Machine;
 use corun_scenario::Calibrated;
 use std::path::Path;
 
-/// What a file says, if it holds on this machine and is of the kind for `policy`.
+/// The content of a file, if it holds on this machine and is of the kind for `policy`.
 ///
 /// # Errors
 /// Why it cannot be read, is broken, of the other kind, or was made on another machine.
@@ -18,10 +17,10 @@ pub fn read(path: &Path, policy: &str) -> anyhow::Result<Calibrated> {
     calibration::read(path, &here, policy).map_err(Invalid::error)
 }
 
-/// This machine, as calibrations tell machines apart.
+/// This machine, as far as calibrations distinguish machines.
 ///
 /// # Errors
-/// [`Invalid`] if it cannot be told from others.
+/// [`Invalid`] if it cannot be distinguished from others.
 pub fn machine() -> anyhow::Result<Machine> {
     let found = Layout::of_this_host().and_then(|layout| layout.machine());
     found.map_err(|why| Invalid::error(format!("calibrations cannot be told apart here: {why}")))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Failures that are the input's: they end with exit code 2, a promise that was broken with 3, a host that may not be taken
-//! over until somebody does something with 4, what Ctrl-C ended with 130, all others with 1. By 2, 3 and 4 corun.service
-//! knows not to start again.
+//! Failures that are the input's end with exit code 2, a broken promise with 3, a host that may not be taken over until
+//! somebody does something with 4, what Ctrl-C ended with 130, all others with 1. Exit codes 2, 3 and 4 tell
+//! corun.service not to start again.
 
 use crate::interrupt::{self, Interrupted};
 use corun_linux::host::HostError;
@@ -26,7 +26,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 pub struct Invalid(String);
 
 impl Invalid {
-    /// From anything that says what is wrong.
+    /// Makes one from anything that says what is wrong.
     pub fn error(problem: impl Display) -> anyhow::Error {
         anyhow::Error::new(Self(problem.to_string()))
     }
@@ -57,7 +57,7 @@ mod tests {
         HostError::Preflight(ids.iter().map(finding).collect()).into()
     }
 
-    /// As corun.service has it: started again after 1, not after 4.
+    /// As in corun.service: started again after 1, not after 4.
     #[test]
     fn refusals_that_stay_have_a_code_of_their_own() {
         assert_eq!(exit_code(&refused(&["crash-loop"])), 4);

@@ -153,8 +153,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Makes sure that each file has a name of its own, and that those which are replaced, and removed at the end, are the
-/// daemon's. (What is in the state file it looks at itself, before it does anything.)
+/// Makes sure that each file has a name of its own, and that those that are replaced, and removed at the end, are the
+/// daemon's. (The daemon itself checks the content of the state file before it does anything.)
 fn spare_foreign(files: &Files, metrics: Option<&PathBuf>) -> anyhow::Result<()> {
     Outputs::of([
         ("--state", Some(&files.state)),
@@ -230,7 +230,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
 
 fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
     let files = &args.files;
-    // Masks are given back whatever is wrong with the names of other files.
+    // Masks are given back even if something is wrong with the names of other files.
     let spared = spare_foreign(files, args.metrics.as_ref());
     let mut told = Vec::new();
     if spared.is_ok() {

@@ -195,7 +195,7 @@ Examples:
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
 2 wrong usage; 3 handed back because a promise was broken; 4 refused for a reason that does not pass by itself.";
 
-/// No VM is called nothing: whoever says so means something else.
+/// No VM has an empty name: whoever gives one means something else.
 fn vm(text: &str) -> Result<String, String> {
     match text.trim().is_empty() {
         true => Err("expected a VM's name, UUID or number".to_string()),
@@ -312,8 +312,8 @@ fn with_all(args: &Args, said: &Said) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same where `file` says that it is written down. Where that cannot be told, what is left where the command line says
-/// is taken back all the same.
+/// The same in the places that `file` gives. If those cannot be found out, what was left in the places that the command
+/// line gives is taken back nevertheless.
 fn restore_as_in(file: &Path, args: &Args, said: &clap::ArgMatches) -> anyhow::Result<()> {
     match config::read_places(file, said) {
         Ok(args) => restore(&args),
@@ -321,7 +321,7 @@ fn restore_as_in(file: &Path, args: &Args, said: &clap::ArgMatches) -> anyhow::R
     }
 }
 
-/// Takes back what a run that was killed has left: each part, whether or not the other can be.
+/// Takes back what a run that was killed has left: each part, whether or not the other one can be.
 fn restore(args: &Args) -> anyhow::Result<()> {
     let threads = stock::restore(&args.state);
     let polling = host::restore(&args.state_dir);
@@ -342,7 +342,7 @@ fn restore(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Policies that go by what a vCPU is taken for.
+/// Policies that depend on the type a vCPU is taken for.
 const OF_TYPES: [&str; 3] = ["aql", "vslicer", "vturbo"];
 /// What to know before one of them runs on a host.
 const UNCALIBRATED: &str = "types are told apart, and slices chosen, by values that hold for another machine: `corun \
@@ -364,7 +364,8 @@ const OF_THE_DISPATCHER: [&str; 11] = [
     "scx-stats",
 ];
 
-/// Of the options that somebody `has` said: those that do not go with `observe` or with the `fair` backend, and why.
+/// Among the options that somebody gave (`has`): those that do not go with `observe` or with the `fair` backend, and
+/// why.
 fn excluded(observe: bool, fair: bool, has: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
     let of_a_scheduler: &[&'static str] = match observe {
         true => &["state", "state-dir"],
@@ -381,7 +382,7 @@ fn excluded(observe: bool, fair: bool, has: impl Fn(&str) -> bool) -> Vec<(&'sta
         .collect()
 }
 
-/// Why a parameter is refused, with what is accepted where there is none of this name.
+/// Why a parameter is refused, and what is accepted if there is none of this name.
 fn settings_refused(policy: &PolicyInfo, why: &SettingError) -> String {
     let keys = Settings::keys(policy);
     match why {
@@ -406,7 +407,7 @@ fn observed(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> any
     Ok(())
 }
 
-/// How often to tell what a policy would do: not more often than that can be read.
+/// How often to report what a policy would do: not more often than people can read.
 fn observing_every(said: Nanos) -> Nanos {
     match said {
         // Never.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ctrl-C while runs take minutes: what is done is not lost. No new run is begun, and the caller shows what there
-//! is; a second Ctrl-C ends the process at once.
+//! Ctrl-C while runs take minutes: what is done is not lost. No new run begins, and the caller shows what there is; a
+//! second Ctrl-C ends the process at once.
 //!
-//! A single run is nothing until it is over, and a comparison not until all its runs are: Ctrl-C ends it, what it has
-//! begun to write goes with it ([`tidy_up`]), and it says how far it was ([`Pending`]).
+//! A single run is worth nothing until it is over, and a comparison not until all its runs are: Ctrl-C ends it, what it
+//! has begun to write goes with it ([`tidy_up`]), and it says how far it was ([`Pending`]).
 
 use crate::output;
 use corun_system::signals;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
-/// The exit code of what SIGINT ended, as shells have it.
+/// The exit code of a command that SIGINT ended, as shells report it.
 pub const EXIT_CODE: u8 = 128 + SIGINT as u8;
 
 /// Whether somebody has had enough.
@@ -42,7 +42,7 @@ impl Interrupt {
     }
 }
 
-/// What the command had done by then is shown; this is why it did no more.
+/// The reason why the command did no more; what it had done by then is shown.
 #[derive(Debug)]
 pub struct Interrupted(pub String);
 
@@ -54,20 +54,20 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Files that are not whole yet: what they are called meanwhile, and what they will be called.
+/// Files that are not whole yet: their temporary names and their final ones.
 static UNFINISHED: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<(PathBuf, PathBuf)>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many runs are done of those whose results are shown together.
+/// How many are done of the runs whose results are shown together.
 #[derive(Clone, Copy)]
 struct Runs {
     what: &'static str,
     done: usize,
     of: usize,
-    /// It hangs on their results whether there will be more.
+    /// It depends on their results whether there will be more.
     open: bool,
 }
 
@@ -96,7 +96,7 @@ impl Pending {
         Ok(Self(()))
     }
 
-    /// So many more are to be done.
+    /// `of` more are to be done.
     pub fn more(&self, of: usize) {
         if let Some(runs) = &mut *runs() {
             runs.of += of;
@@ -134,8 +134,8 @@ impl std::fmt::Display for Runs {
     }
 }
 
-/// From now on files that are not whole go before a signal ends the process, and it says so. Signals that are ignored
-/// stay so.
+/// From now on, if a signal ends the process, files that are not whole are removed first, and the process says so.
+/// Signals that are ignored stay ignored.
 ///
 /// # Errors
 /// If signals cannot be watched for.
@@ -158,7 +158,7 @@ fn watch() -> io::Result<()> {
         let Some(signal) = signals.forever().next() else {
             return;
         };
-        // What shows how far it is ends with no line.
+        // The progress shown there does not end its line.
         if io::stderr().is_terminal() {
             output::note("");
         }
@@ -166,7 +166,7 @@ fn watch() -> io::Result<()> {
         if let Some(runs) = runs {
             output::note(&format!("corun: interrupted: {runs}"));
         }
-        // Nobody finishes a file from here on.
+        // From here on nobody can finish a file.
         let unfinished = unfinished();
         for (temporary, file) in unfinished.iter() {
             let _ = fs::remove_file(temporary);
@@ -188,7 +188,7 @@ pub fn leave_nothing_of(temporary: &Path, file: &Path) {
     unfinished().push((temporary.to_path_buf(), file.to_path_buf()));
 }
 
-/// Does what makes of `temporary` something else, unless the process is about to end.
+/// Runs `then`, which turns `temporary` into something else, unless the process is about to end.
 pub fn unless_interrupted<T>(temporary: &Path, then: impl FnOnce() -> T) -> T {
     let mut unfinished = unfinished();
     let done = then();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun lockstep`: is what the simulator runs what the kernel ran?
+//! `corun lockstep`: does the simulator run what the kernel ran?
 
 use crate::failure::Invalid;
 use crate::output;

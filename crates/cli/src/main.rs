@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `corun` command. One file per subcommand; this one only finds the right one and turns its
-//! end into an exit code.
+//! The `corun` command. One file per subcommand; this one only finds the right one and turns its outcome into an exit
+//! code.
 
 mod advise;
 mod bench;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun metrics`: what VMs get, for Prometheus. A process of its own: the daemon that schedules the
-//! host has no network listener, and whoever scrapes has no way to it.
+//! `corun metrics`: what VMs get, for Prometheus. It is a process of its own: the daemon that schedules the host has no
+//! network listener, and whoever scrapes cannot reach it.
 
 use crate::{output, outputs};
 use anyhow::{Context, bail};
@@ -65,7 +65,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// If counters cannot be written, or the address cannot be had.
+/// If counters cannot be written, or the address is not available.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut exporter = Exporter {
         sampler: Sampler::new(Some(args.socket.clone())),
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = &args.textfile {
         outputs::spare_foreign("--textfile", file, "corun metrics", prometheus::BEGINNING)?;
         loop {
-            // The collector reads `*.prom`: what is not whole has another name.
+            // The collector reads `*.prom`: an incomplete file has another name.
             files::replace(file, exporter.text().as_bytes())
                 .with_context(|| file.display().to_string())?;
             std::thread::sleep(Duration::from_nanos(args.interval));
@@ -110,7 +110,7 @@ fn serve(address: SocketAddr, exporter: &mut Exporter) -> anyhow::Result<()> {
         TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     output::note(&format!("corun: http://{}/metrics", listener.local_addr()?));
     loop {
-        // Whatever clients do is no failure of ours.
+        // Whatever clients do, it is not our failure.
         if let Ok((stream, _)) = listener.accept() {
             let _ = answer(stream, exporter);
         }
@@ -132,12 +132,12 @@ fn answer(mut stream: TcpStream, exporter: &mut Exporter) -> anyhow::Result<()> 
     hand_over(&mut stream, &(head + &body), Instant::now() + PATIENCE)
 }
 
-/// Without its query, which says nothing here.
+/// The target without its query, which means nothing here.
 fn path(target: &str) -> &str {
     target.split_once('?').map_or(target, |(path, _)| path)
 }
 
-/// Writes all of it `until` then: a client that takes a little now and then would keep all others waiting.
+/// Writes all of it before `until`: otherwise a client that takes a little now and then would keep all others waiting.
 fn hand_over(stream: &mut TcpStream, answer: &str, until: Instant) -> anyhow::Result<()> {
     let mut rest = answer.as_bytes();
     while !rest.is_empty() {
@@ -154,7 +154,7 @@ fn hand_over(stream: &mut TcpStream, answer: &str, until: Instant) -> anyhow::Re
     Ok(())
 }
 
-/// The first line of a request, once all of its head has come; in all, a client has [`PATIENCE`].
+/// The first line of a request, once its head is complete; a client has [`PATIENCE`] in all.
 fn request(stream: &mut TcpStream) -> anyhow::Result<String> {
     let until = Instant::now() + PATIENCE;
     let mut head = Vec::new();

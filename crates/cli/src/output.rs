@@ -41,7 +41,7 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Writes a line for people beside the results; where nobody reads it, it is lost.
+/// Writes a line for people besides the results; if nobody reads it, it is lost.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -70,21 +70,21 @@ pub fn usage(told: &clap::Error) -> ExitCode {
     }
 }
 
-/// Did the command fail only because nobody reads its output any more?
+/// Did the command fail only because nobody reads its output any longer?
 pub fn reader_is_gone(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Columns of the terminal that results go to; none where they go elsewhere, so that programs find whole lines.
+/// Columns of the terminal that results go to; none if they go elsewhere, so that programs find whole lines.
 pub fn known_width() -> Option<u16> {
     let said = std::env::var("COLUMNS").ok();
     let said = said.and_then(|text| text.parse().ok());
     said.or_else(asked).filter(|columns| *columns > 0)
 }
 
-/// Columns of the terminal that results go to, 80 where they go elsewhere. What `COLUMNS` says is
-/// stronger, but shells do not export it.
+/// Columns of the terminal that results go to, 80 if they go elsewhere. `COLUMNS` takes precedence, but shells do not
+/// export it.
 pub fn width() -> u16 {
     known_width().unwrap_or(80)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that a command is to write, looked at before it does its work.
+//! Files that a command is to write, checked before it does its work.
 //!
 //! Problem: runs take minutes, and that a file's name is mistyped should not show at their end only; worse, a
 //! file that is read, or written already, would be lost.
@@ -16,7 +16,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// The one option whose file may be the standard output: tables are not printed then.
+/// The only option whose file may be the standard output: tables are not printed then.
 const CSV: &str = "--csv";
 
 /// Does the name stand for the standard output?
@@ -27,7 +27,7 @@ fn is_stdout(path: &Path) -> bool {
 /// Are comma-separated values printed, so that nothing else is?
 ///
 /// # Errors
-/// [`Invalid`] if JSON is, too.
+/// [`Invalid`] if JSON is printed, too.
 pub fn csv_is_printed(file: Option<&PathBuf>, json: bool) -> anyhow::Result<bool> {
     match file.is_some_and(|file| is_stdout(file)) {
         true if json => Err(Invalid::error(format!(
@@ -58,7 +58,7 @@ enum Identity {
 }
 
 impl Identity {
-    /// `None` if nothing is lost by writing there (terminals, pipes, `/dev/null`), or it cannot be told.
+    /// `None` if nothing is lost by writing there (terminals, pipes, `/dev/null`), or if that cannot be found out.
     fn of(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
             Ok(found) if found.is_file() => Some(Self::There(found.dev(), found.ino())),
@@ -77,7 +77,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 impl Outputs {
-    /// Of options, each with the file that it names, if it is there.
+    /// Takes options, each with the file that it names, if it is given.
     ///
     /// # Errors
     /// [`Invalid`] if two name the same file, or one is `-`.
@@ -120,8 +120,8 @@ impl Outputs {
         }
     }
 
-    /// Makes sure that each can be written, as far as that can be told beforehand, and that nothing is lost but what
-    /// corun wrote.
+    /// Makes sure that each can be written, as far as that can be known beforehand, and that nothing is lost except
+    /// what corun wrote.
     ///
     /// # Errors
     /// If one cannot; [`Invalid`] if a file holds something else.
@@ -147,8 +147,8 @@ pub fn refuse_dash(option: &str, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Makes sure that nothing is lost but what an earlier `writer` wrote, which begins with `beginning`: for files that are
-/// replaced, or removed, again and again by commands that mostly run as root.
+/// Makes sure that nothing is lost except what an earlier `writer` wrote, which begins with `beginning`: for files that
+/// are replaced, or removed, again and again by commands that mostly run as root.
 ///
 /// # Errors
 /// [`Invalid`] if the file is there and holds something else; anything else if it is no file, or cannot be read.
@@ -177,10 +177,10 @@ pub fn spare_foreign(
     }
 }
 
-/// What files are, and how they are told by their beginning.
+/// What files are, and how to recognise them by their beginning.
 type Kind = (&'static str, fn(&[u8]) -> bool);
 
-/// What an option's files are; `None`: of any kind.
+/// The kind of an option's files; `None`: any kind.
 fn kind(option: &str) -> Option<Kind> {
     Some(match option {
         "--report" => ("a report", |found| {
@@ -193,7 +193,7 @@ fn kind(option: &str) -> Option<Kind> {
             columns.starts_with(b"case,policy,seed,of,name,measure,value")
         }),
         "--svg" => ("a picture", |found| found.starts_with(b"<svg xmlns=")),
-        // Whoever edits it may have changed what follows.
+        // People who edit it may have changed what follows.
         "--output" => ("a calibration", |found| {
             found.starts_with(b"# Calibration of ") || found.starts_with(b"# Symbiosis of ")
         }),
@@ -212,7 +212,7 @@ fn kind(option: &str) -> Option<Kind> {
     })
 }
 
-/// Makes sure that nothing is lost but what an earlier run wrote for this option.
+/// Makes sure that nothing is lost except what an earlier run wrote for this option.
 ///
 /// # Errors
 /// [`Invalid`] if the file is there and holds something else.
@@ -238,7 +238,7 @@ fn spare_unlike(option: &str, file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// More than any file begins with that corun tells by that.
+/// More than the beginning of any file that corun recognises by it.
 const LONGEST_BEGINNING: u64 = 256;
 
 /// Opens a file for writing and leaves everything as it was.
@@ -254,14 +254,14 @@ fn try_out(path: &Path) -> io::Result<()> {
                 .create(true)
                 .truncate(false)
                 .open(path)?;
-            // Where the name is a link to what was not there: the link stays.
+            // If the name is a link to a missing file, the link stays.
             fs::remove_file(fs::canonicalize(path)?)
         }
     }
 }
 
-/// Writes a file: whole, if that is possible, so that what was there is not lost where there is no room for
-/// the new one, and of two who write at the same time one has it.
+/// Writes a file: whole, if that is possible, so that the old one is not lost if there is no room for the new one, and
+/// if two commands write at the same time, one of the files is complete.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -276,7 +276,7 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// A file that may take the place of another, and that place. `None` for pipes, terminals and the like, for
 /// files of somebody else, and in folders where none can be made: these are written into.
 fn replacement(path: &Path) -> Option<(NamedTempFile, PathBuf)> {
-    // A link stays one.
+    // A link stays a link.
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let old = fs::metadata(&place).ok();
     let mode = match &old {
@@ -298,8 +298,8 @@ fn replacement(path: &Path) -> Option<(NamedTempFile, PathBuf)> {
     Some((new, place))
 }
 
-/// A file that is written while a command does its work, under a name of its own until it is whole: nobody takes
-/// half of it for all, and what was there stays where the work fails or is interrupted.
+/// A file that is written while a command does its work, under a name of its own until it is whole: nobody mistakes
+/// half of it for all of it, and the old one stays if the work fails or is interrupted.
 #[derive(Debug)]
 pub struct Unfinished(Option<(NamedTempFile, PathBuf)>);
 
@@ -322,7 +322,7 @@ impl Unfinished {
         }
     }
 
-    /// It is whole.
+    /// The file is whole: gives it its name.
     ///
     /// # Errors
     /// If it cannot be given its name.
@@ -420,7 +420,7 @@ mod tests {
         assert!(refused(twice).contains("-o"));
         let twice = Outputs::of([("--report", Some(&at("in"))), ("-o", Some(&at("link")))]);
         assert!(refused(twice).contains("same file"));
-        // Whoever wants nothing of it may say so as often as he likes.
+        // People who want none of it may say so as often as they like.
         let null = PathBuf::from("/dev/null");
         let outputs = Outputs::of([("--report", Some(&null)), ("-o", Some(&null))]).unwrap();
         outputs.spare(&null).unwrap();

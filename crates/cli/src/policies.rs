@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     output::print(&text(&all, usize::from(output::width())))
 }
 
-/// Names on the left, what they are on the right, for a terminal of so many columns.
+/// Names on the left, descriptions on the right, for a terminal of `columns` columns.
 fn text(all: &[schedulers::PolicyInfo], columns: usize) -> String {
     let widest = all.iter().map(|policy| policy.name.len()).max();
     let widest = widest.unwrap_or(0);

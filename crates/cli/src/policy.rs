@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun policy`: what the daemon carries out, and another one instead.
+//! `corun policy`: which policy the daemon carries out, and changing it.
 
 use crate::calibration;
 use crate::compare::schedulers::accepted;
@@ -100,7 +100,7 @@ fn wanted(args: &Args, name: &str) -> anyhow::Result<SetPolicy> {
     Ok(wanted)
 }
 
-/// The daemon knows what it accepts; what may have been meant is said here.
+/// The daemon knows what it accepts; what may have been meant is added here.
 fn explain(args: &Args) -> impl Fn(CallError) -> anyhow::Error {
     |error| match error {
         CallError::Refused(refusal) if refusal.kind == ErrorKind::UnknownPolicy => {

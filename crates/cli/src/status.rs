@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun status`: what the daemon says of itself and its VMs.
+//! `corun status`: what the daemon reports about itself and its VMs.
 
 use crate::output;
 use corun_linux::socket;
@@ -88,7 +88,7 @@ fn promises(status: &HostStatus) -> Vec<String> {
     promises.into_iter().flatten().collect()
 }
 
-/// Columns for the table; where it goes to no terminal, each VM has one line.
+/// Columns for the table; if it does not go to a terminal, each VM has one line.
 fn width() -> u16 {
     output::known_width().unwrap_or(250)
 }
@@ -149,7 +149,7 @@ fn of_vm(vm: &VmNow) -> Vec<String> {
     ]
 }
 
-/// Of all its vCPUs.
+/// Sums over all its vCPUs.
 fn sum(vm: &VmNow, of: fn(&VcpuNow) -> f64) -> f64 {
     vm.vcpus.iter().map(of).sum()
 }

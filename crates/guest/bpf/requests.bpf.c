@@ -3,11 +3,11 @@
  * Which threads wait for a disk, and for how long: the kernel's half of corun's I/O detector in a
  * guest.
  *
- * A request belongs to the thread that runs when it begins. For threads that the daemon watches the
- * time with at least one request under way is added up in a book, which the daemon maps. Of others
- * a sum over a short window is kept; when it is large, the daemon is told of the thread, at most
- * once a second. It is told, too, when a watched thread, or one that has inherited its mask,
- * creates another, which inherits that in turn.
+ * A request belongs to the thread that runs when it begins. For threads that the daemon watches,
+ * the time with at least one request under way is added up in a book, which the daemon maps. For
+ * other threads, a sum over a short window is kept; when it is large, the thread is reported to the
+ * daemon, at most once a second. Also reported is any thread that a watched thread, or one that has
+ * inherited its mask, creates, since it inherits that mask in turn.
  *
  * Requests begin and end with block_io_start and block_io_done (Linux 6.5 and newer) or, before,
  * with block_rq_issue and block_rq_complete; the daemon loads one pair. One that an elevator merges
@@ -46,15 +46,15 @@ struct kernel_cpustat {
 
 /* PF_KTHREAD (include/linux/sched.h). */
 #define KERNEL_THREAD 0x00200000
-/* The state with which cpu_idle tells the end of idling (include/trace/events/power.h). */
+/* The state with which cpu_idle reports the end of idling (include/trace/events/power.h). */
 #define PWR_EVENT_EXIT 0xffffffffu
 /* vCPUs whose idling is watched: those with higher numbers count as never idle. */
 #define MOST_VCPUS 512
 /* Threads watched at a time. */
 #define MOST_BOOKS 1024
-/* The mask that is told of: its first words. */
+/* Words of a mask that are reported: its first ones. */
 #define WORDS 8
-/* How often a number of requests is tried to be changed, while other CPUs do. */
+/* How often to try to change a number of requests that other CPUs change, too. */
 #define COUNT_TRIES 8
 /* A thread is reported at most once in this time. */
 #define SECOND 1000000000ULL
@@ -62,9 +62,9 @@ struct kernel_cpustat {
 /* What is known of a watched thread; the daemon has the same struct (detector/bpf.rs). */
 struct book {
 	u64 busy;  /* with a request under way, ns, up to `since` */
-	u64 since; /* the first of those under way began */
+	u64 since; /* when the first of those under way began */
 	u32 under_way;
-	u32 vcpu; /* where the last one began */
+	u32 vcpu; /* on which the last one began */
 	u32 tid;
 	u32 unused;
 };
@@ -78,7 +78,7 @@ struct stranger {
 struct request_of {
 	u64 began;
 	u32 tid;
-	u32 book; /* or MOST_BOOKS: of a stranger */
+	u32 book; /* or MOST_BOOKS: of a thread that is not watched */
 };
 
 enum kind {
@@ -98,10 +98,10 @@ struct sighting {
 /* A thread that has inherited a watched thread's mask. */
 struct heir {
 	u32 root;
-	u32 judged; /* the daemon has seen to it */
+	u32 judged; /* the daemon has dealt with it */
 };
 
-/* The detector's window and what of it must be I/O, ns. */
+/* The detector's window and how much of it must be I/O, ns. */
 const volatile u64 window = 5000000;
 const volatile u64 enough = 1500000;
 
@@ -136,7 +136,7 @@ struct {
 	__type(value, struct request_of);
 } requests SEC(".maps");
 
-/* Heirs are told of, and put here, before they run for the first time. */
+/* Heirs are reported, and put here, before they run for the first time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -166,10 +166,10 @@ static void tell(u32 kind, u32 tid, u32 root, const void *allowed)
 }
 
 /*
- * One request less is under way: was it the last? At any moment the daemon may forget those under
- * way, as such that never end, and ends on other CPUs may come first. Whoever finds none left takes
- * none away: below 0 it would be 2^32 - 1. An end that has lost COUNT_TRIES times leaves one too
- * many, which the daemon forgets in time.
+ * One request fewer is under way: was it the last? At any moment the daemon may forget those under
+ * way, taking them for ones that never end, and ends on other CPUs may come first. Whoever finds
+ * none left subtracts none: the count would wrap to 2^32 - 1. An end that has lost COUNT_TRIES
+ * times leaves one too many, which the daemon forgets in time.
  */
 static int was_last(struct book *book)
 {
@@ -186,7 +186,7 @@ static int was_last(struct book *book)
 	return 0;
 }
 
-/* A request is under way no more. */
+/* A request is no longer under way. */
 static void leaves_book(struct request_of *it, u64 now)
 {
 	u32 slot = it->book;
@@ -195,7 +195,7 @@ static void leaves_book(struct request_of *it, u64 now)
 
 	if (!book || book->tid != it->tid)
 		return;
-	/* Once it does not count any more, another one may begin. */
+	/* Once this one no longer counts, another may begin. */
 	since = *(volatile u64 *)&book->since;
 	if (was_last(book) && since < now)
 		__sync_fetch_and_add(&book->busy, now - since);
@@ -211,7 +211,7 @@ static int begins(u64 request)
 
 	if (current->flags & KERNEL_THREAD || !tid)
 		return 0;
-	/* The same one, issued anew, or one that did not end, and whose place this has. */
+	/* The same request, issued anew, or one that did not end and whose place this takes. */
 	before = bpf_map_lookup_elem(&requests, &request);
 	if (before)
 		leaves_book(before, it.began);
@@ -234,9 +234,9 @@ static int begins(u64 request)
 }
 
 /*
- * `tid`, which nobody watches, had a request for `took` ns. Two that end at once on two CPUs may
- * lose one of each other, at the end of a window, too, or both tell of the thread: a candidate is
- * watched before anything is done to it, and telling twice is harmless (detector/).
+ * `tid`, which nobody watches, had a request for `took` ns. Two requests that end at once on two
+ * CPUs may lose one of each other, or, at the end of a window, both report the thread: a candidate
+ * is watched before anything is done to it, and reporting it twice is harmless (detector/).
  */
 static void add(u32 tid, u64 took, u64 now)
 {
@@ -319,7 +319,7 @@ int fork(u64 *args)
 
 		if (!known)
 			return 0;
-		/* A judged one is pinned on purpose, unless it was freed after the copy. */
+		/* A judged heir is pinned on purpose, unless it was freed after the copy. */
 		if (known->judged && parent->nr_cpus_allowed == 1)
 			return 0;
 		it.root = known->root;
@@ -329,7 +329,7 @@ int fork(u64 *args)
 	return 0;
 }
 
-/* When each vCPU last began to run something, having idled, ns. The daemon maps it. */
+/* When each vCPU last began to run something, after idling, ns. The daemon maps it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

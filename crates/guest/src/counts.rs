@@ -12,13 +12,13 @@ pub struct Moves {
     pub push: u64,
     /// From vCPUs that had been descheduled.
     pub pull: u64,
-    /// To vCPUs that were about to be active.
+    /// To vCPUs that were about to become active.
     pub soon: u64,
-    /// From vCPUs with more than their part.
+    /// From vCPUs with more than their share.
     pub spread: u64,
     /// Those that the kernel refused.
     pub refused: u64,
-    /// Those not made because somebody else had set the thread's mask, which was left alone then.
+    /// Those not made because somebody else had set the thread's mask: it was left alone then.
     pub foreign: u64,
     /// The longest that one took, ns: the kernel moves a thread that runs only when its vCPU does.
     pub longest_ns: Nanos,
@@ -40,7 +40,7 @@ impl Moves {
     }
 }
 
-/// What the heartbeats of one vCPU have said.
+/// What the heartbeats of one vCPU have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuCounts {
     /// Its number.
@@ -49,7 +49,7 @@ pub struct VcpuCounts {
     pub beats: u64,
     /// How often it was found to have been descheduled.
     pub descheduled: u64,
-    /// For how long in all, ns, to a heartbeat each.
+    /// For how long in all, ns, give or take a heartbeat each time.
     pub away_ns: Nanos,
     /// What its slice is predicted to last, ns; `None`: not known yet.
     pub slice_ns: Option<Nanos>,

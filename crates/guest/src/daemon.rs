@@ -46,7 +46,7 @@ pub(crate) struct Daemon {
     migrater: Arc<Mutex<Migrater>>,
     heart: Option<Heart>,
     lookout: Lookout,
-    /// Which detector is at work, and why none better.
+    /// Which detector is at work, and why not a better one.
     detector: &'static str,
     detector_note: String,
     priority: Priority,
@@ -136,10 +136,10 @@ impl Daemon {
         // Nobody may move a thread after it was given back.
         self.heart = None;
         let given = self.state.give_back_all();
-        // Nobody inherits anything any more.
+        // From here on nobody inherits anything.
         let heirs = self.free_last_heirs();
         for file in [Some(&self.options.status), self.options.metrics.as_ref()] {
-            // One that was never written is not there to be removed.
+            // A file that was never written cannot be removed.
             let _ = file.map(std::fs::remove_file);
         }
         let given = given.map_err(|cause| self.failed(cause))?;
@@ -148,7 +148,7 @@ impl Daemon {
         Ok(given + heirs)
     }
 
-    /// Heirs that nothing has told of yet. Returns how many were freed.
+    /// Frees heirs that nothing has reported yet. Returns how many.
     fn free_last_heirs(&mut self) -> Result<u64, GuestError> {
         let before = self.heirs.freed;
         for sighting in self.lookout.wait(0) {
@@ -181,7 +181,7 @@ impl Daemon {
         }
         lock(&self.migrater).at_work = reason.is_none();
         if self.vcpus.len() > 1 {
-            // Else everybody is pinned.
+            // With a single vCPU every thread would look pinned.
             self.free_heirs()?;
         }
         self.set_pace(now);
@@ -199,7 +199,7 @@ impl Daemon {
         self.sharing.reason()
     }
 
-    /// Heartbeats on the vCPUs that are online now.
+    /// Starts heartbeats on the vCPUs that are online now.
     fn follow_hotplug(&mut self) -> Result<(), GuestError> {
         let online = self.sys.online().ok_or(GuestError::Online)?;
         if online == self.vcpus && self.heart.is_some() {
@@ -208,8 +208,8 @@ impl Daemon {
         self.heart = None;
         self.forget_lost()?;
         self.release_all()?;
-        // The kernel widens the mask of a thread whose vCPU goes, and refuses moves to it: neither was
-        // anybody's will.
+        // The kernel widens the mask of a thread whose vCPU goes, and refuses moves to that vCPU: neither was anybody's
+        // will.
         self.refused.clear();
         let now = clock::now();
         let params = self.params();
@@ -217,7 +217,7 @@ impl Daemon {
         let started = Heart::start(&self.migrater, online.iter(), params.heartbeat);
         match started {
             Ok(heart) => (self.heart, self.vcpus) = (Some(heart), online),
-            // A vCPU may have gone meanwhile: tried again in a second.
+            // A vCPU may have gone meanwhile: the next try is in a second.
             Err(error) => self.notes.push(format!("no heartbeats: {error}")),
         }
         Ok(())
@@ -240,7 +240,7 @@ impl Daemon {
         }
     }
 
-    /// How it is; `reason`: why nothing may be moved now.
+    /// The daemon's state; `reason`: why nothing may be moved now.
     fn status(&self, now: Nanos, reason: Option<String>) -> Status {
         let mut left_alone = BTreeMap::new();
         for (left, _) in self.left.values() {
@@ -277,7 +277,7 @@ impl Daemon {
         }
     }
 
-    /// Writes it down for those who ask.
+    /// Writes the status down for those who ask.
     fn tell(&self, status: &Status) -> Result<(), GuestError> {
         let output = |path: &std::path::Path, cause| GuestError::Output {
             path: path.to_path_buf(),
@@ -306,7 +306,7 @@ impl Lookout {
     }
 }
 
-/// The best detector that works here, or the one asked for; and why none better.
+/// The best detector that works here, or the one asked for; and why not a better one.
 fn detector(
     source: Source,
     proc: &Proc,

@@ -17,7 +17,7 @@ pub const STATE: &str = "/run/corun/guest.json";
 /// Where the daemon says how it is by default.
 pub const STATUS: &str = "/run/corun/guest-status.json";
 
-/// Where I/O is to be known from.
+/// Where to learn about I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// BPF if possible, else /proc.
@@ -32,7 +32,7 @@ pub enum Source {
 pub struct GuestOptions {
     /// Which threads may be moved.
     pub selection: Selection,
-    /// Where I/O is to be known from.
+    /// Where to learn about I/O.
     pub source: Source,
     /// Period of the heartbeats while there is something to move, ns; 50 µs to 10 ms.
     pub heartbeat: Nanos,
@@ -40,11 +40,11 @@ pub struct GuestOptions {
     pub own_permille: u32,
     /// Where threads that may have been moved are written down.
     pub state: PathBuf,
-    /// Where it says how it is.
+    /// Where the status goes.
     pub status: PathBuf,
     /// Where metrics go; `None`: nowhere.
     pub metrics: Option<PathBuf>,
-    /// How long; `None`: until SIGINT, SIGTERM or SIGHUP.
+    /// How long to work; `None`: until SIGINT, SIGTERM or SIGHUP.
     pub run_for: Option<Nanos>,
     /// Where people are told what happened at the start, a sentence each.
     pub notes: fn(&str),
@@ -62,10 +62,10 @@ pub enum Cause {
 /// What went wrong. Whatever was changed has been given back, as far as that is possible.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// Nothing can be known of threads.
+    /// Nothing can be found out about threads.
     #[error("/proc is not mounted, or not for this PID namespace: nothing is known of threads")]
     NoProc,
-    /// Nothing is known of vCPUs.
+    /// Nothing is known about vCPUs.
     #[error("cannot tell this guest's vCPUs from /sys/devices/system/cpu/online")]
     Online,
     /// Heartbeats would be late whenever the guest is busy, and say nothing.
@@ -74,7 +74,7 @@ pub enum GuestError {
          without it a late heartbeat would not say whether its vCPU was away or only its thread had to wait"
     )]
     Priority(io::Error),
-    /// BPF was asked for.
+    /// BPF was asked for and does not work.
     #[error("--detector bpf: this kernel does not let us trace its block layer: {0}")]
     NoBpf(String),
     /// The period makes no sense.
@@ -85,7 +85,7 @@ pub enum GuestError {
     State {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Why it failed.
         cause: io::Error,
     },
     /// Masks that are not as they were.
@@ -94,7 +94,7 @@ pub enum GuestError {
     Stuck {
         /// The state file.
         path: PathBuf,
-        /// Whose.
+        /// Which threads.
         threads: Vec<Stuck>,
     },
     /// Status or metrics.
@@ -102,7 +102,7 @@ pub enum GuestError {
     Output {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Why it failed.
         cause: io::Error,
     },
     /// Signals cannot be watched for.
@@ -110,7 +110,7 @@ pub enum GuestError {
     Signals(io::Error),
 }
 
-/// Keeps I/O-bound threads on vCPUs that run, until told to stop; then all masks are as before.
+/// Keeps I/O-bound threads on vCPUs that run, until told to stop; then sets all masks back.
 ///
 /// # Errors
 /// [`GuestError`]; everything is given back then, too.
@@ -149,11 +149,11 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
     Ok((ended?, count))
 }
 
-/// Gives back what a daemon that crashed has left, and removes the files (`told`) in which it said how it was: a reader
-/// would take it to be there. Returns to how many threads.
+/// Gives back what a daemon that crashed has left, and removes the files (`told`) with its status: a reader would take
+/// the daemon to be there. Returns to how many threads.
 ///
 /// # Errors
-/// [`GuestError`], such as that a daemon is at work.
+/// [`GuestError`], for instance because a daemon is at work.
 pub fn restore(path: &Path, told: &[&Path]) -> Result<usize, GuestError> {
     let (state, count) = open(path)?;
     for file in told {
@@ -166,7 +166,7 @@ pub fn restore(path: &Path, told: &[&Path]) -> Result<usize, GuestError> {
     Ok(count)
 }
 
-/// Has everybody been given back what they had?
+/// Have all threads been given back what they had?
 pub(crate) fn none_is_stuck(path: &Path, state: &State) -> Result<(), GuestError> {
     let threads: Vec<Stuck> = state.stuck().cloned().collect();
     match threads.is_empty() {
@@ -181,7 +181,7 @@ pub(crate) fn none_is_stuck(path: &Path, state: &State) -> Result<(), GuestError
 /// Is a daemon at work with this state file?
 ///
 /// # Errors
-/// [`GuestError::State`] if who asks may not know.
+/// [`GuestError::State`] if the caller may not know.
 pub fn is_running(path: &Path) -> Result<bool, GuestError> {
     state::is_in_use(path).map_err(|cause| GuestError::State {
         path: path.to_path_buf(),

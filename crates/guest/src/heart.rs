@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The heartbeats: for each vCPU a thread that is pinned to it and woken by a timer, and beside it one
-//! that makes the moves which may take long.
+//! The heartbeats: for each vCPU a thread that is pinned to it and woken by a timer, and besides these one that makes
+//! the moves that may take long.
 //!
-//! A timer thread can only run while its vCPU does; that is all a guest can know of it (vMigrater, ATC
-//! 2018, §3.2). So it must run as soon as its vCPU does, before the guest's own work: SCHED_FIFO with
-//! the lowest priority, or else nice -20. What it does is short: a time stamp, and under the lock, if it
-//! is free, a decision.
+//! A timer thread can only run while its vCPU does; that is all a guest can know about it (vMigrater, ATC 2018, §3.2).
+//! So it must run as soon as its vCPU does, before the guest's own work: SCHED_FIFO with the lowest priority, or else
+//! nice -20. What it does is short: a time stamp, and, if the lock is free, a decision under it.
 //!
 //! A thread on its own vCPU or on a run queue is moved at once. One that was running when its vCPU was descheduled is
-//! not moved before that runs again (`stop_one_cpu()` in kernel/sched/core.c), and the thread that asks for it waits.
-//! That must not be a heartbeat: hence the second thread.
+//! not moved before that vCPU runs again (`stop_one_cpu()` in kernel/sched/core.c), and the thread that asks for the
+//! move waits. That must not be a heartbeat: hence the second thread.
 
 use crate::migrater::{Migrater, Order};
 use corun_model::time::MS;
@@ -25,17 +24,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// With which right the heartbeats go before the guest's own work.
+/// What lets heartbeats run before the guest's own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Priority {
     /// SCHED_FIFO, the lowest priority.
     RealTime,
-    /// The best of ordinary threads.
+    /// The best priority of ordinary threads.
     Nice,
 }
 
-/// Asks for it, for the calling thread.
+/// Asks for it on behalf of the calling thread.
 ///
 /// # Errors
 /// If neither is permitted.
@@ -57,7 +56,7 @@ pub(crate) fn raise() -> io::Result<Priority> {
     Err(io::Error::last_os_error())
 }
 
-/// With which right heartbeats would go first: tried on a thread of its own.
+/// What would let heartbeats run first: tried on a thread of its own.
 ///
 /// # Errors
 /// If none is permitted.
@@ -68,9 +67,8 @@ pub(crate) fn try_priority() -> io::Result<Priority> {
 
 /// Lets no thread of this process give memory back while it runs.
 ///
-/// Unmapping memory interrupts all vCPUs that ran a thread of the process lately (TLB shootdown) and
-/// spins until they answer. One that is away answers when it is back: a whole absence would be spent
-/// spinning, on the vCPU that runs.
+/// Unmapping memory interrupts all vCPUs that ran a thread of the process lately (TLB shootdown) and spins until they
+/// answer. A descheduled vCPU answers when it is back: the vCPU that runs would spend the whole absence spinning.
 pub(crate) fn keep_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: integers only; they concern what the allocator does later.
@@ -80,7 +78,7 @@ pub(crate) fn keep_memory() {
     }
 }
 
-/// Asks for the best of ordinary priorities, for the calling thread; without the right it stays as it is.
+/// Asks for the best of ordinary priorities, for the calling thread; without the right to that nothing changes.
 pub(crate) fn be_prompt() {
     // SAFETY: three integers; on Linux 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
@@ -104,7 +102,7 @@ impl Heart {
     /// Begins to beat on these vCPUs.
     ///
     /// # Errors
-    /// If a thread cannot be had, tied to its vCPU or raised.
+    /// If a thread cannot be created, tied to its vCPU or raised.
     pub(crate) fn start(
         migrater: &Arc<Mutex<Migrater>>,
         vcpus: impl Iterator<Item = PcpuId>,
@@ -138,7 +136,7 @@ impl Heart {
         })
     }
 
-    /// A thread that is tied to `vcpu` and raised; returns when it is.
+    /// A thread that is tied to `vcpu` and raised; returns once it is.
     fn spawn(
         &mut self,
         name: String,
@@ -149,7 +147,7 @@ impl Heart {
         let begin = move || {
             let prepared = affinity::pin(0, vcpu).and_then(|()| raise());
             let failed = prepared.is_err();
-            // The thread that waits for this is there: it receives before it goes on.
+            // The thread that waits for this still exists: it receives before it goes on.
             let _ = said.send(prepared);
             if !failed {
                 work();
@@ -162,7 +160,7 @@ impl Heart {
         }
     }
 
-    /// Beats at another pace from now on.
+    /// Sets the pace of beats from now on.
     pub(crate) fn set_period(&self, period: Nanos) {
         self.shared.period.store(period, Ordering::Relaxed);
     }
@@ -172,16 +170,16 @@ impl Drop for Heart {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // One that panicked has said so already.
+            // A thread that panicked has said so already.
             let _ = thread.join();
         }
     }
 }
 
-/// Beats that are kept while the migrater is taken: 300 ms of them.
+/// Beats that are kept while another thread has the migrater: 300 ms of them.
 const MOST_MISSED: usize = 1000;
 
-/// The migrater, waiting for it if need be.
+/// Locks the migrater, waiting for it if need be.
 pub(crate) fn lock(migrater: &Mutex<Migrater>) -> std::sync::MutexGuard<'_, Migrater> {
     migrater.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -199,7 +197,7 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
             due = now + period;
         }
         let Ok(mut migrater) = shared.migrater.try_lock() else {
-            // Its holder may be on a vCPU that is away for long: enough is enough.
+            // The lock's holder may be on a vCPU that is descheduled for long: enough is enough.
             if missed.len() < MOST_MISSED {
                 missed.push(now);
             }
@@ -211,10 +209,10 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
         due += migrater.rest(vcpu, now);
         drop(migrater);
         for order in orders {
-            // Its source is this vCPU, where this thread runs and hence it does not.
+            // The thread's vCPU is this one, where this heartbeat runs and hence the thread does not.
             match order.what.why == Why::Push && order.what.from == vcpu {
                 true => make(&shared.migrater, &shared.proc, &order),
-                // The receiver ends after this thread.
+                // The receiver outlives this thread.
                 false => drop(later.send(order)),
             }
         }

@@ -2,9 +2,8 @@
 //! Between the heartbeats and the decisions: what beats, requests and masks mean to
 //! [`Core`], and what its moves mean to threads.
 //!
-//! Every heartbeat asks for decisions, so that they are made on a vCPU that runs, whichever does. The
-//! migrater is behind a lock that beats only try: one whose holder was descheduled costs a few decisions,
-//! not the others' beats.
+//! Every heartbeat asks for decisions, so that they are made on some vCPU that runs. The migrater is behind a lock that
+//! beats only try: a holder that was descheduled costs a few decisions, not the others' beats.
 
 use crate::counts::{Moves, VcpuCounts};
 use crate::detector::Detector;
@@ -22,9 +21,9 @@ use std::io;
 #[derive(Clone, Copy, Debug)]
 struct Task {
     key: ThreadKey,
-    /// What it is given back.
+    /// What to give back to it.
     before: Before,
-    /// Where it was moved to last; `None`: it has its own mask still.
+    /// Where it was moved to last; `None`: it still has its own mask.
     pinned: Option<u32>,
     /// When it was last I/O-bound.
     bound: Nanos,
@@ -39,7 +38,7 @@ pub(crate) enum Outcome {
     Made,
     /// Somebody else has set its mask since; it was left alone.
     Foreign,
-    /// The kernel says no.
+    /// The kernel refused it.
     Refused(io::Error),
 }
 
@@ -66,17 +65,17 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Makes the move. May take as long as the thread's vCPU is away, if it was running there.
+    /// Makes the move. This may take as long as the thread's vCPU is descheduled, if the thread was running there.
     ///
-    /// The order may have waited for as long, too: meanwhile the thread may have ended, and its number
-    /// may be another's.
+    /// The order may have waited for as long, too: meanwhile the thread may have ended, and another thread may have its
+    /// number.
     pub(crate) fn carry_out(&self, proc: &Proc) -> Outcome {
         let gone = || Outcome::Refused(io::Error::from_raw_os_error(libc::ESRCH));
         if !proc.is_there(&self.key) {
             return gone();
         }
         match affinity::get(self.key.tid) {
-            // Nothing is left of one whose vCPU was unplugged while it slept.
+            // The mask is empty if its vCPU was unplugged while the thread slept.
             Ok(mask) if !mask.is_empty() && mask != self.expected => return Outcome::Foreign,
             Err(error) => return Outcome::Refused(error),
             Ok(_) => {}
@@ -91,15 +90,16 @@ impl Order {
         }
     }
 
-    /// The thread ended in the middle of its move: was one that has its number by now moved instead?
+    /// The thread ended in the middle of its move: if another one has its number by now and was moved instead, frees
+    /// that one.
     fn free_stranger(&self) {
         if self.is_where_moved() {
-            // It may have gone as well; then there is nothing to free.
+            // It may have gone as well: then there is nothing to free.
             let _ = affinity::free(self.key.tid);
         }
     }
 
-    /// Gives the thread back what it had: it was given back before this order was carried out.
+    /// Gives the thread back what it had again: that had happened already before this order was carried out.
     pub(crate) fn undo(&self, proc: &Proc) {
         if self.is_where_moved() {
             // The kernel let us set its mask a moment ago.
@@ -113,11 +113,11 @@ impl Order {
     }
 }
 
-/// A vCPU that began to run something so shortly before its beat was woken by that (assumed: a thread
-/// switch takes a few us; in a guest of a guest some tens).
+/// A vCPU that began to run something this shortly before its beat was woken by the beat (assumed: a thread switch
+/// takes a few us; in a nested guest some tens).
 const WOKEN: Nanos = 50 * US;
 
-/// All that beats share.
+/// What all beats share.
 pub(crate) struct Migrater {
     core: Core,
     vcpus: PcpuSet,
@@ -156,7 +156,7 @@ impl Migrater {
         }
     }
 
-    /// Beats come at another pace from now on, or from other vCPUs: what was learnt is void.
+    /// Beats come at another pace from now on, or from other vCPUs: what was learnt no longer holds.
     pub(crate) fn restart(&mut self, params: MigraterParams, vcpus: PcpuSet, now: Nanos) {
         self.core = core(params, &vcpus);
         self.vcpus = vcpus;
@@ -240,7 +240,7 @@ impl Migrater {
         self.counts.values().map(with_slice).collect()
     }
 
-    /// Heartbeats of `vcpu` that found the migrater taken, in their order.
+    /// Takes in the heartbeats of `vcpu` that found the migrater taken, in their order.
     pub(crate) fn catch_up(&mut self, vcpu: u32, missed: &[Nanos]) {
         for &then in missed {
             let regular = self.is_regular(vcpu, then);
@@ -261,7 +261,7 @@ impl Migrater {
         self.count(vcpu, now, heard);
     }
 
-    /// The heartbeat of `vcpu` at `now`; which threads are to move.
+    /// The heartbeat of `vcpu` at `now`; returns the moves to make.
     pub(crate) fn beat(&mut self, vcpu: u32, now: Nanos) -> Vec<Order> {
         let regular = self.is_regular(vcpu, now);
         self.feed(vcpu, now, regular);
@@ -281,8 +281,7 @@ impl Migrater {
         moves.iter().filter_map(|it| self.order(it, now)).collect()
     }
 
-    /// How much later than it would is `vcpu`, whose heart has just beaten at `now`, to beat next, because
-    /// it idles?
+    /// By how much the next beat of `vcpu`, whose heart has just beaten at `now`, is delayed because the vCPU idles.
     pub(crate) fn rest(&mut self, vcpu: u32, now: Nanos) -> Nanos {
         match self.idled_until(vcpu, now) {
             true => self.core.idled(vcpu),
@@ -296,8 +295,8 @@ impl Migrater {
         since.is_some_and(|since| now.saturating_sub(since) < WOKEN)
     }
 
-    /// The time stolen from `vcpu` so far. The kernel is asked only after a gap. It accounts for what
-    /// was stolen in its tick, so that nothing new may mean that no tick has come since: not known.
+    /// The time stolen from `vcpu` so far. The kernel is asked only after a gap. It accounts for stolen time in its
+    /// tick, so an unchanged value may mean that no tick has come since: then it is not known.
     fn stolen(&mut self, vcpu: u32, regular: bool) -> Option<Nanos> {
         let before = self.stolen.get(&vcpu).copied();
         if regular {
@@ -308,7 +307,7 @@ impl Migrater {
         (before != Some(now)).then_some(now)
     }
 
-    /// What the threads on `vcpu` did since its last beat.
+    /// Passes on what the threads on `vcpu` did since its last beat.
     fn feed(&mut self, vcpu: u32, now: Nanos, regular: bool) {
         for (&tid, task) in &self.tasks {
             let id = u64::from(tid);
@@ -333,7 +332,7 @@ impl Migrater {
         }
     }
 
-    /// The move as it is to be made; `None`: the thread's last one is not over yet.
+    /// The move as an order; `None`: the thread's last one is not over yet.
     fn order(&mut self, what: &Move, now: Nanos) -> Option<Order> {
         let tid = u32::try_from(what.task).ok()?;
         let task = self.tasks.get_mut(&tid)?;
@@ -353,8 +352,8 @@ impl Migrater {
         })
     }
 
-    /// A move was tried, and took so long. Threads that have gone, or are not ours to place, are lost.
-    /// `false`: the thread was given back since it was ordered, so that the move must be undone.
+    /// A move was tried, and took this long. Threads that have gone, or are not ours to place, are lost. `false`: the
+    /// thread was given back after it was ordered, so that the move must be undone.
     #[must_use]
     pub(crate) fn done(
         &mut self,
@@ -395,7 +394,7 @@ impl Migrater {
     }
 }
 
-/// Numbers of vCPUs may have holes; to the core those are vCPUs that never beat.
+/// Numbers of vCPUs may have holes; the core takes those for vCPUs that never beat.
 fn core(params: MigraterParams, vcpus: &PcpuSet) -> Core {
     Core::new(params, vcpus.iter().last().map_or(0, |cpu| cpu.0 + 1))
 }

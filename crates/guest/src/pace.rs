@@ -12,14 +12,14 @@ use corun_system::clock;
 /// With nothing to move, beats come ten times less often: with 3 ms, absences of more than 6 ms are
 /// seen, and hosts' slices are of that order or longer (assumed).
 const SLOWER: u64 = 10;
-/// Where the host tells the time that it takes, beats say nothing then that is not known better.
+/// The period with nothing to move where the host reports the time that it takes: beats then show nothing new.
 const IDLE: Nanos = 100 * MS;
 
-/// How slices are predicted: by the rule that would have lost least lately, since hosts' slices are less
-/// regular than those the paper was measured with, and not all in the same way.
+/// How slices are predicted: by the rule that would have lost least lately, since hosts' slices are less regular than
+/// those that the paper was measured with, and not all in the same way.
 const SLICES: usize = 0;
 
-/// The settings for beats that come so often.
+/// The settings for beats with this period.
 pub(crate) fn params(heartbeat: Nanos) -> MigraterParams {
     MigraterParams {
         slices: SLICES,
@@ -36,15 +36,15 @@ pub(crate) struct Pace {
     is_fast: bool,
     /// Are beats needed to know whether anything is shared?
     is_needed: bool,
-    /// The most it may cost, thousandths of each vCPU.
+    /// The most that the pace may cost, thousandths of each vCPU.
     limit: f64,
     own: f64,
     measured: (Nanos, Nanos),
 }
 
 impl Pace {
-    /// Beats as often as `asked` while there is something to move, for at most `limit` thousandths of
-    /// each vCPU; `tells_steal`: the host tells the time that it takes.
+    /// Beats as often as `asked` while there is something to move, for at most `limit` thousandths of each vCPU;
+    /// `tells_steal`: the host reports the time that it takes.
     pub(crate) fn new(asked: Nanos, limit: u32, tells_steal: bool) -> Self {
         Self {
             asked,
@@ -83,7 +83,7 @@ impl Pace {
         self.period() != before
     }
 
-    /// Was in charge for `passed` and used `used`: slower if that is too much, faster again if it is
+    /// This pace held for `passed`, and beats used `used`: slows down if that is too much, speeds up again if it is
     /// little.
     fn charge(&mut self, used: Nanos, passed: Nanos, vcpus: u32) {
         let all = passed.saturating_mul(u64::from(vcpus.max(1))).max(1);
@@ -99,7 +99,8 @@ impl Pace {
     }
 }
 
-/// What may be asked for: below, a beat is nothing but overhead; above, no slice is seen.
+/// The periods that may be asked for: with shorter ones, beats are nothing but overhead; with longer ones, no slice is
+/// seen.
 pub(crate) const PERIODS: std::ops::RangeInclusive<Nanos> = 50_000..=10 * MS;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where this daemon has pinned threads lately: what threads that they created at that time have inherited.
+//! Where this daemon has pinned threads lately, and so what threads that they created meanwhile have inherited.
 //!
-//! A thread that is created by a moved one inherits its mask, a single vCPU. A thread that its user binds to a vCPU
-//! has such a mask as well, but on purpose. They are told apart by time and place: an heir's vCPU is the one to
-//! which its creator was pinned when the heir was created. Heirs are looked for at least once a second, so only
-//! the last seconds have to be remembered; also of threads that have been given back since.
+//! A thread that is created by a moved one inherits its mask, a single vCPU. A thread that its user binds to a vCPU has
+//! such a mask as well, but on purpose. Time and place distinguish the two: an heir's vCPU is the one to which its
+//! creator was pinned when the heir was created. Heirs are looked for at least once a second, so only the last seconds
+//! have to be remembered, also for threads that have been given back since.
 
 use crate::state::Before;
 use corun_model::Nanos;
@@ -16,9 +16,9 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 struct Pin {
     vcpu: u32,
-    /// Since it was ordered: from then on the mask may be this.
+    /// When it was ordered: from then on the mask may be this.
     from: Nanos,
-    /// Until the next move was over, or the thread given back; the end of time: it is there still.
+    /// Until the next move was over, or the thread was given back; the end of time: the thread is still there.
     until: Nanos,
 }
 
@@ -76,7 +76,7 @@ impl Pins {
         }
     }
 
-    /// What was before `time` is of no use any more.
+    /// What was before `time` is no longer needed.
     pub(crate) fn forget_before(&mut self, time: Nanos) {
         for history in self.threads.values_mut() {
             history.pins.retain(|pin| pin.until >= time);
@@ -104,7 +104,7 @@ impl Pins {
         families
     }
 
-    /// What one may have inherited that was created at some time in `born` by one of these threads.
+    /// What a thread may have inherited that one of these threads created at some time in `born`.
     pub(crate) fn heirlooms(&self, keys: &[ThreadKey], born: &Range<Nanos>) -> Heirlooms {
         let mut found = Heirlooms::new();
         for history in keys.iter().filter_map(|key| self.threads.get(key)) {

@@ -10,12 +10,11 @@ use corun_system::procfs::{Proc, Stat, ThreadKey};
 use std::fs;
 
 /// Threads of a process that began less than this ago, clock ticks, are left alone. A moved thread that asks which
-/// vCPUs it may use (`sched_getaffinity()`) is told of one; runtimes ask when they begin, and have threads for so many
-/// vCPUs for good. Assumed: by then most have asked.
+/// vCPUs it may use (`sched_getaffinity()`) gets only one as the answer; runtimes ask when they begin, and then have
+/// threads for that many vCPUs for good. Assumed: by then most have asked.
 const YOUNG: u64 = 10 * 100;
 
-/// What the user selects. A thread must fit each kind that is given, by one of its values; nothing
-/// given: all threads.
+/// What the user selects. A thread must match one value of each kind that is given; nothing given: all threads.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Paths of cgroups, such as `/system.slice/mysql.service`; those below belong to them.
@@ -31,7 +30,7 @@ pub struct Selection {
 pub(crate) enum Left {
     /// The kernel's own.
     Kernel,
-    /// The kernel lets nobody set its mask.
+    /// The kernel does not let anybody set its mask.
     Fixed,
     /// Ours.
     Own,
@@ -39,7 +38,7 @@ pub(crate) enum Left {
     NotSelected,
     /// Somebody has tied it to some vCPUs.
     Pinned,
-    /// Its cpuset has not all vCPUs.
+    /// Its cpuset does not have all vCPUs.
     Confined,
     /// Its process has just begun, and may ask how many vCPUs there are.
     Young,
@@ -90,7 +89,7 @@ fn number_in(users: &[u8], name: &str) -> Option<u32> {
     String::from_utf8_lossy(users).lines().find_map(number)
 }
 
-/// Does `text` fit `pattern`, in which `*` stands for any characters?
+/// Does `text` match `pattern`, in which `*` stands for any characters?
 fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -133,7 +132,7 @@ impl Selection {
         self.cgroups.is_empty() || proc.thread(tgid, tid).cgroups().iter().any(contains)
     }
 
-    /// Is thread `key` selected, and none of the kernel's or ours? `None`: it is.
+    /// Why thread `key` is left alone: it has gone, is the kernel's, ours or not selected. `None`: none of these.
     pub(crate) fn refuses(&self, proc: &Proc, key: &ThreadKey, stat: &Stat) -> Option<Left> {
         if stat.start != key.start {
             return Some(Left::Gone);
@@ -272,7 +271,7 @@ mod tests {
         assert_eq!(selection.refuses(&proc, &own, &stat), Some(Left::Gone));
     }
 
-    /// As io_uring's are on some kernels: they do I/O and are none of the kernel's own.
+    /// Like those of io_uring on some kernels: they do I/O and are not the kernel's own.
     #[test]
     fn a_thread_whose_mask_nobody_may_set_is_left_alone() {
         let (proc, task) = (Proc::default(), Sleeper::new());
@@ -297,7 +296,7 @@ mod tests {
         }
     }
 
-    /// It would size its pools by the one vCPU that it is told of.
+    /// It would size its pools for the single vCPU that it sees.
     #[test]
     fn a_process_that_has_just_begun_is_left_alone() {
         let (proc, sys, task) = (Proc::default(), Sys::default(), Sleeper::new());

@@ -2,9 +2,9 @@
 //! Are this guest's pCPUs shared with others? If not, there is nothing to gain: nothing is moved, and
 //! heartbeats come seldom (vMigrater, ATC 2018, §5.3: it is not started where nothing is shared).
 //!
-//! If the host tells the guest how much time it takes (steal), that is the answer. It does not need heartbeats, and is
-//! not misled by a guest that delays its own heartbeats. Otherwise, pCPUs are taken for shared while there are pauses
-//! between heartbeats.
+//! If the host reports to the guest how much time it takes (steal), that is the answer. It does not need heartbeats,
+//! and a guest that delays its own heartbeats does not mislead it. Otherwise, pCPUs are taken to be shared while there
+//! are pauses between heartbeats.
 
 use crate::system::tells_steal;
 use corun_model::Nanos;
@@ -12,8 +12,8 @@ use corun_model::time::SEC;
 use corun_system::procfs::Proc;
 use std::collections::VecDeque;
 
-/// Not descheduled for so long: nothing is shared. Assumed: long against every slice and every pause of
-/// other VMs' work.
+/// Not descheduled for this long: nothing is shared. Assumed: long against every slice and every pause in other VMs'
+/// work.
 const QUIET: Nanos = 10 * SEC;
 /// How long beats are fast to find out about short slices, at most once in [`QUIET`].
 const PROBE: Nanos = SEC;
@@ -21,7 +21,7 @@ const PROBE: Nanos = SEC;
 #[derive(Debug)]
 pub(crate) struct Sharing {
     tells_steal: bool,
-    /// Stolen time, clock ticks, with when it was read; once a second, for [`QUIET`].
+    /// Stolen time, clock ticks, and when it was read; once a second, for [`QUIET`].
     stolen: VecDeque<(Nanos, u64)>,
     /// When a vCPU was last found to have been descheduled.
     seen: Option<Nanos>,
@@ -40,7 +40,7 @@ impl Sharing {
         }
     }
 
-    /// Where it is known from, for people; `exact`: the kernel's own account can be read.
+    /// Where stolen time is known from, for people; `exact`: the kernel's own account can be read.
     pub(crate) fn source(&self, exact: bool) -> &'static str {
         match (self.tells_steal, exact) {
             (false, _) => "heartbeats alone: this host reports no stolen time",
@@ -70,7 +70,7 @@ impl Sharing {
         }
     }
 
-    /// Does the host tell the time that it takes?
+    /// Does the host report the time that it takes?
     pub(crate) fn tells_steal(&self) -> bool {
         self.tells_steal
     }
@@ -94,7 +94,7 @@ impl Sharing {
         first == self.stolen.back().map(|(_, time)| time)
     }
 
-    /// There is somebody to move, if something is shared: worth a closer look.
+    /// There is something to move if pCPUs are shared: that deserves a closer look.
     pub(crate) fn probe(&mut self, now: Nanos) {
         if self.probe.is_none_or(|at| now.saturating_sub(at) > QUIET) {
             self.probe = Some(now);

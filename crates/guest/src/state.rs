@@ -3,12 +3,12 @@
 //! that it is given back when the daemon ends, and after a crash by `corun guest restore` or by the
 //! next start.
 //!
-//! A thread is written down before it is moved for the first time, the file whole or not at all
-//! (rename). The vCPU it was moved to last is not: that changes every few milliseconds. What a crash
-//! left is told by its shape instead: a mask of a single vCPU, on a thread that had many when it was
-//! written down. Any other mask is somebody else's will, and stays. Threads that a moved one has
-//! created since have inherited its mask. While the daemon works it frees them itself, and the time up to
-//! which it has is written down: after a crash only younger ones are heirs.
+//! A thread is written down before it is moved for the first time, the file whole or not at all (rename). The vCPU it
+//! was moved to last is not written down: that changes every few milliseconds. What a crash left is recognised by its
+//! shape instead: a mask of a single vCPU, on a thread that had many when it was written down. Any other mask is
+//! somebody else's will, and stays. Threads that a moved one has created since have inherited its mask. While the
+//! daemon works it frees them itself, and writes down the time up to which it has done so: after a crash only younger
+//! threads are heirs.
 
 mod moved;
 mod stuck;
@@ -27,15 +27,15 @@ use std::path::{Path, PathBuf};
 pub use stuck::Stuck;
 pub(crate) use stuck::in_words;
 
-/// What a thread is given back.
+/// What to give back to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Before {
     /// The vCPUs it was allowed.
     pub(crate) allowed: PcpuSet,
-    /// These were all there can be, or all that its cpuset has: it is set free instead of being set to
-    /// them, so that it may use vCPUs that were plugged in since.
+    /// These were all there can be, or all that its cpuset has: then it is set free instead of being set to them, so
+    /// that it may also use vCPUs that were plugged in since.
     pub(crate) free: bool,
-    /// When it was written down, clock ticks since boot: what its process created later inherited.
+    /// When it was written down, clock ticks since boot: what its process created after that inherited.
     pub(crate) since: u64,
 }
 
@@ -49,7 +49,7 @@ struct Line {
 
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
-    /// Of which boot; numbers of threads mean nothing in another one.
+    /// Of which boot: numbers of threads mean nothing in another one.
     boot: Option<String>,
     threads: Vec<Line>,
     /// Heirs that began before, clock ticks since boot, have been freed.
@@ -63,7 +63,7 @@ pub(crate) struct State {
     path: PathBuf,
     proc: Proc,
     threads: BTreeMap<ThreadKey, Before>,
-    /// Of these, those that could not be given back what they had when that was tried last.
+    /// Of these, those that could not be given back what they had at the last try.
     stuck: BTreeMap<ThreadKey, Stuck>,
     looked: u64,
     /// Held as long as we are at work.
@@ -73,14 +73,14 @@ pub(crate) struct State {
 /// Is a daemon at work with this state file?
 ///
 /// # Errors
-/// If who asks may not know.
+/// If the caller may not know.
 pub(crate) fn is_in_use(path: &Path) -> io::Result<bool> {
     Lock::is_taken(path)
 }
 
 impl State {
     /// Begins: gives back what a daemon before left. Returns how many threads that concerned. Those that cannot be
-    /// given back are [stuck](State::stuck), and are tried again: to refuse to start because of them would not help.
+    /// given back are [stuck](State::stuck), and are tried again: refusing to start because of them would not help.
     ///
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
@@ -107,7 +107,7 @@ impl State {
         Ok((state, left))
     }
 
-    /// Writes the file whole or not at all. It need not survive a power failure: nor do the threads.
+    /// Writes the file whole or not at all. It need not survive a power failure: the threads do not, either.
     fn write(&self) -> io::Result<()> {
         let line = |(&key, &before): (&ThreadKey, &Before)| Line { key, before };
         let content = Content {
@@ -137,7 +137,7 @@ impl State {
         })
     }
 
-    /// Threads that could not be given back what they had: they are written down still.
+    /// Threads that could not be given back what they had: they are still written down.
     pub(crate) fn stuck(&self) -> impl ExactSizeIterator<Item = &Stuck> {
         self.stuck.values()
     }
@@ -165,8 +165,8 @@ impl State {
         }
     }
 
-    /// Gives threads back what they had, and forgets them in memory; one whose mask cannot be set keeps
-    /// nobody else waiting, and stays written down. Returns how many masks were set.
+    /// Gives threads back what they had, and forgets them in memory. One whose mask cannot be set does not hold up the
+    /// others, and stays written down. Returns how many masks were set.
     fn give_back_each(&mut self, keys: &[ThreadKey]) -> usize {
         let mut count = 0;
         for key in keys {
@@ -198,8 +198,8 @@ impl State {
         self.stuck.remove(key);
     }
 
-    /// Makes the kernel forget where a thread was pinned, if that is what it is taken from us by: it has
-    /// widened the mask. If that cannot be done, the thread is [stuck](State::stuck).
+    /// Makes the kernel forget where a thread was pinned, if the thread was lost to us because the kernel widened its
+    /// mask. If that cannot be done, the thread is [stuck](State::stuck).
     pub(crate) fn loosen(&mut self, key: &ThreadKey) {
         let Some(before) = self.threads.get(key).copied() else {
             return;
@@ -234,8 +234,8 @@ impl State {
         }
     }
 
-    /// Gives everything back to threads that are written down, and removes the file. Returns how many
-    /// threads that concerned. If some are [stuck](State::stuck), the file stays for another try, with those only.
+    /// Gives back what they had to all threads that are written down, and removes the file. Returns how many threads
+    /// that concerned. If some are [stuck](State::stuck), the file stays, with those only, for another try.
     ///
     /// # Errors
     /// If the file cannot be written or removed.
@@ -245,7 +245,7 @@ impl State {
         self.end_file().map(|()| given)
     }
 
-    /// The same after a crash, also to those that inherited from them.
+    /// The same after a crash, also for those that inherited from them.
     fn restore(&mut self) -> io::Result<usize> {
         let moved = Moved {
             threads: self.threads.clone(),
@@ -253,7 +253,7 @@ impl State {
         };
         let keys: Vec<ThreadKey> = self.threads.keys().copied().collect();
         let given = self.give_back_each(&keys);
-        // Nobody inherits anything any more.
+        // From here on nobody inherits anything.
         let heirs = match moved.threads.is_empty() {
             true => 0,
             false => moved.free_heirs(&self.proc),
@@ -261,7 +261,7 @@ impl State {
         self.end_file().map(|()| given + heirs)
     }
 
-    /// The file is of no use any more, unless there are threads.
+    /// Removes the file, which is no longer needed, unless there are threads.
     fn end_file(&self) -> io::Result<()> {
         if !self.threads.is_empty() {
             return self.write();
@@ -270,7 +270,7 @@ impl State {
     }
 }
 
-/// It cannot be told which threads are to be given what, nor which program wrote that.
+/// The file does not show which threads are to be given what, nor which program wrote it.
 fn nonsense(cause: serde_json::Error) -> io::Error {
     let message = format!(
         "is not what corun guest has written ({cause}): look at it, then remove it; whoever it named keeps its mask \
@@ -279,19 +279,19 @@ fn nonsense(cause: serde_json::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// May a thread use one vCPU only? None, if that was unplugged while it slept.
+/// May a thread use one vCPU only, or none, because that one was unplugged while it slept?
 pub(crate) fn is_pinned(tid: u32) -> bool {
     affinity::get(tid).is_ok_and(|vcpus| vcpus.len() <= 1)
 }
 
-/// Is this very thread there, and may its mask be set? If the kernel lets nobody set it, it did not let us: such a thread was
-/// never moved.
+/// Is this very thread there, and may its mask be set? If the kernel lets nobody set it, it did not let us either: such
+/// a thread was never moved.
 fn is_settable(proc: &Proc, key: &ThreadKey) -> bool {
     let stat = proc.thread(key.tgid, key.tid).stat();
     stat.is_some_and(|stat| stat.start == key.start && !stat.is_fixed)
 }
 
-/// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether.
+/// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether it did.
 pub(crate) fn set_back(proc: &Proc, key: &ThreadKey, before: &Before) -> io::Result<bool> {
     if !is_settable(proc, key) {
         return Ok(false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the daemon tells of itself: a file that it writes anew every second, for `corun guest status`, and one in
+//! What the daemon reports about itself: a file that it writes anew every second, for `corun guest status`, and one in
 //! Prometheus's text format for programs that collect metrics. It listens nowhere.
 
 mod prometheus;
@@ -24,7 +24,7 @@ pub const STATUS_BEGINS: &str = "{\"pid\":";
 pub struct Status {
     /// Its process.
     pub pid: u32,
-    /// How long it runs, ns.
+    /// How long it has been running, ns.
     pub running_ns: Nanos,
     /// What it does: `working`, `watching` or `stood down`.
     pub doing: String,
@@ -36,7 +36,7 @@ pub struct Status {
     pub detector_note: String,
     /// Where the time that the host takes is known from.
     pub steal: String,
-    /// With which right heartbeats go first.
+    /// What lets heartbeats run first.
     pub priority: Priority,
     /// Their period, ns.
     pub heartbeat_ns: Nanos,
@@ -59,10 +59,10 @@ pub struct Status {
 }
 
 impl Status {
-    /// What the daemon wrote last.
+    /// Reads what the daemon wrote last.
     ///
     /// # Errors
-    /// If there is no such file, or it is none of the daemon's.
+    /// If there is no such file, or it is not the daemon's.
     pub fn read(path: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&files::read(path)?)?)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What sort of guest this is: its vCPUs, which other programs steer by stolen time, and whether
-//! stolen time can be seen at all.
+//! What sort of guest this is: its vCPUs, which other programs steer by stolen time, and whether stolen time can be
+//! seen at all.
 
 use corun_model::PcpuSet;
 use corun_system::cpusets;
@@ -40,11 +40,11 @@ impl Sys {
         self.cpus("possible")
     }
 
-    /// Does the kernel itself keep work off vCPUs that the host is short of? Why one thinks so.
+    /// Does the kernel itself keep work off vCPUs that the host is short of? Returns what suggests that it does.
     ///
-    /// Two at once would chase each other: the kernel folds work onto few vCPUs, the migrater spreads
-    /// it. Known are the proposals for Linux of 2026 (`cpu_preferred_mask`): the module
-    /// `steal_monitor`, and a list of preferred CPUs that is shorter than the one of online CPUs.
+    /// Two at once would chase each other: the kernel folds work onto few vCPUs, the migrater spreads it. Known are the
+    /// proposals for Linux of 2026 (`cpu_preferred_mask`): the module `steal_monitor`, and a list of preferred CPUs
+    /// that is shorter than that of online CPUs.
     pub(crate) fn governor(&self) -> Option<String> {
         if self.root.join("module/steal_monitor").is_dir() {
             return Some("the kernel's steal_monitor is at work".to_string());
@@ -54,7 +54,7 @@ impl Sys {
         folded.then(|| format!("the kernel prefers vCPUs {preferred} of {online}"))
     }
 
-    /// Is there a cgroup of this path, of either version? Where none are mounted that cannot be told: `true`.
+    /// Is there a cgroup of this path, of either version? Where none are mounted, that is not known: `true`.
     pub(crate) fn has_cgroup(&self, path: &str) -> bool {
         let base = self.root.join("fs/cgroup");
         let path = path.trim_start_matches('/');
@@ -62,7 +62,7 @@ impl Sys {
         if base.join("cgroup.controllers").exists() {
             return is_in(&base);
         }
-        // Version 1: a hierarchy for each controller, and one of version 2 beside them.
+        // Version 1: a hierarchy for each controller, and one of version 2 alongside.
         let mounts: Vec<PathBuf> = fs::read_dir(&base)
             .into_iter()
             .flatten()
@@ -71,14 +71,13 @@ impl Sys {
         mounts.is_empty() || mounts.iter().any(|mount| is_in(mount))
     }
 
-    /// The vCPUs that the cpuset of a thread allows, as its cgroups say; `None` if none says so.
+    /// The vCPUs that the cpuset of a thread allows, according to its cgroups; `None` if none says.
     pub(crate) fn cpuset(&self, cgroups: &[(String, String)]) -> Option<PcpuSet> {
         cpusets::of(&self.root, cgroups)
     }
 }
 
-/// Does the hypervisor tell the guest's kernel of stolen time? `false`: none would be seen even if
-/// there were some.
+/// Does the hypervisor report stolen time to the guest's kernel? `false`: none would be seen even if there were some.
 pub(crate) fn tells_steal(proc: &Proc) -> bool {
     let seen = proc.stolen().is_some_and(|(all, _)| all > 0);
     seen || kvm_tells_steal()
@@ -90,7 +89,7 @@ fn kvm_tells_steal() -> bool {
     use std::arch::x86_64::__cpuid;
     const HYPERVISOR: u32 = 1 << 31;
     const STEAL_TIME: u32 = 1 << 5;
-    // SAFETY: every x86-64 processor has the instruction, and it has no effect but its answer.
+    // SAFETY: every x86-64 processor has the instruction, and it has no effect other than its answer.
     #[allow(unused_unsafe)]
     unsafe {
         if __cpuid(1).ecx & HYPERVISOR == 0 {

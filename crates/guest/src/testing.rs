@@ -18,7 +18,7 @@ pub(crate) struct Sleeper(pub(crate) Child);
 impl Sleeper {
     pub(crate) fn new() -> Self {
         let sleeper = Self(Command::new("sleep").arg("60").spawn().unwrap());
-        // It is there before it has its own name.
+        // The process exists before it has its own name.
         let thread = Proc::default().thread(sleeper.id(), sleeper.id());
         while thread.name().as_deref() != Some("sleep") {
             std::thread::yield_now();
@@ -54,7 +54,8 @@ pub(crate) fn key_of(tgid: u32, tid: u32) -> ThreadKey {
     ThreadKey { tgid, tid, start }
 }
 
-/// A thread whose mask the kernel lets nobody set, of several vCPUs or of one: its own has such. `None`: it shows none here.
+/// A thread whose mask the kernel lets nobody set, of several vCPUs or of one: the kernel's own threads have such
+/// masks. `None`: none is visible here.
 pub(crate) fn fixed_thread(several: bool) -> Option<ThreadKey> {
     let proc = Proc::default();
     let fits = |tid: &u32| {
@@ -65,7 +66,7 @@ pub(crate) fn fixed_thread(several: bool) -> Option<ThreadKey> {
     Some(key_of(found, found))
 }
 
-/// A thread that was free when it was written down, at the beginning of time.
+/// A thread that was free when it was written down, at time 0.
 pub(crate) fn was_free(allowed: PcpuSet) -> Before {
     Before {
         allowed,

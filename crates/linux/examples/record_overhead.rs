@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What `corun record` costs a busy host, measured where it is run (as root).
 //!
-//! Problem: what a load gets done with and without a recording differs by per cent from second to second on its
-//! own, which hides a cost of one.
-//! How: three measures of the same turns. *Programs*: the kernel's own clock around each of the recorder's
-//! programs (BPF run-time statistics; two readings of the clock per event are in it, the way from the
-//! event to the program is not). *Threads*: CPU time of the recorder's threads. Their sum, as a share of all pCPUs, is the
-//! cost. *Work*: what the load got done per second while recorded, beside what it got done just before and
-//! after; and how much the latter two differ, which is what this measure cannot tell. For work, the kernel's
-//! clock around programs is off.
+//! Problem: what a load gets done with and without a recording differs by per cent from second to second by itself,
+//! which hides a cost of one per cent.
+//! How: three measures of the same turns. *Programs*: the kernel's own clock around each of the recorder's programs
+//! (BPF run-time statistics; two readings of the clock per event are included, the way from the event to the program is
+//! not). *Threads*: CPU time of the recorder's threads. Their sum, as a share of all pCPUs, is the cost. *Work*: what
+//! the load got done per second while recorded, compared with just before and just after; and how much the latter two
+//! differ, which is the error of this measure. For work, the kernel's clock around programs is off.
 //!
-//! Loads have two pairs of threads for a pCPU, bound to it, which wake each other by turns. Between, each
-//! computes: some 1 ms (*busy*: a thousand switches a second and pCPU, the order of magnitude of hosts with
-//! many VMs; assumed), some 100 us (*very busy*), nothing (*switching*: as much as a host can switch).
-//! What counting guests' exits costs shows with a VM that has a vCPU on each pCPU, whose vCPUs write to a device
-//! every 100 us or so (*guests*: ten thousand a second and pCPU, assumed for servers with much I/O) or all the
-//! time (*exiting*). The recorder counts at KVM's tracepoint `kvm_exit`; KVM that has none on its way, as without the
-//! processor's help, is no judge of that.
+//! Loads have two pairs of threads for a pCPU, bound to it, which wake each other in turn. In between, each computes:
+//! some 1 ms (*busy*: a thousand switches a second and pCPU, the order of magnitude of hosts with many VMs; assumed),
+//! some 100 us (*very busy*), nothing (*switching*: as much as a host can switch). The cost of counting guests' exits
+//! shows with a VM that has a vCPU on each pCPU, whose vCPUs write to a device every 100 us or so (*guests*: ten
+//! thousand a second and pCPU, assumed for servers with much I/O) or all the time (*exiting*). The recorder counts at
+//! KVM's tracepoint `kvm_exit`; a KVM that does not pass it, as without the processor's help, shows nothing about that.
 
 use corun_linux::record::{self, Progress, RecordOptions};
 use corun_linux::socket;
@@ -62,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     result
 }
 
-/// What the load is; `work`: turns of a loop between.
+/// What the load is; `work`: turns of a loop in between.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Threads that wake each other.
@@ -72,7 +70,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// What is counted of it.
+    /// What is counted for it.
     fn unit(self) -> &'static str {
         match self {
             Self::Threads { .. } => "wake-ups",
@@ -81,7 +79,7 @@ impl Kind {
     }
 }
 
-/// A load, recorded by turns.
+/// Measures a load, recorded in some turns.
 fn measure(name: &str, kind: Kind, file: &Path) -> Result<(), Box<dyn Error>> {
     let load = match Load::start(kind) {
         Ok(load) => load,
@@ -190,7 +188,7 @@ struct Recorded {
     events: u64,
     lost: u64,
     bytes: u64,
-    /// Of its programs and of its threads, and how long that was, ns.
+    /// Time of its programs and of its threads, and how long that was, ns.
     programs: u64,
     threads: u64,
     time: u64,
@@ -207,7 +205,7 @@ impl Recorded {
     }
 }
 
-/// How it stood at some moment.
+/// The state at some moment.
 struct Moment {
     when: Instant,
     done: u64,
@@ -222,7 +220,7 @@ fn recorded(file: &Path, load: &Load) -> Result<Recorded, Box<dyn Error>> {
     let others = programs();
     let (mut first, mut last) = (None, None);
     let mut progress = |progress: &Progress| {
-        // Looking at programs takes its time, too: once at the beginning and once close to the end.
+        // Looking at programs takes time, too: once at the beginning and once close to the end.
         if last.is_some() || (first.is_some() && progress.elapsed < (TURN - 40) * MS) {
             return;
         }

@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub(crate) enum Base {
     /// What the dispatcher's tables hold.
     AsTold,
-    /// Nothing: whatever the plan does not mention is as if it had never been said.
+    /// Nothing: whatever the plan does not mention is as if it had never been set.
     Nothing,
 }
 

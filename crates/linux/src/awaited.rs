@@ -114,7 +114,7 @@ impl Awaited {
     }
 }
 
-/// Why KVM's events cannot be had below `root`, if so: a program that wants one is refused as a whole.
+/// Why KVM's events are not available below `root`, if so: a program that wants one is refused as a whole.
 fn hidden(root: &Path) -> Option<AwaitedHidden> {
     let module = root.join("sys/module/kvm");
     if !module.exists() {

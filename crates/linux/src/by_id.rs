@@ -3,13 +3,13 @@
 
 use corun_model::TaskId;
 
-/// In the order of ids: mostly it comes in order, so that sorting is looking at it once; and a tree of values as large as
+/// In the order of ids: mostly values come in that order, so sorting takes one pass; a tree of values as large as
 /// counters took a third of a look's time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ById<T>(Vec<(TaskId, T)>);
 
 impl<T> ById<T> {
-    /// Of several of one task the last counts.
+    /// If a task occurs several times, the last value counts.
     pub(crate) fn of(mut all: Vec<(TaskId, T)>) -> Self {
         all.sort_by_key(|(id, _)| *id);
         all.dedup_by(|next, kept| {
@@ -26,7 +26,7 @@ impl<T> ById<T> {
         self.after_the_first(task).or_else(|| self.searched(task))
     }
 
-    /// What is at the place that the task has if none is missing between the first one and it: ids are given in
+    /// What is at the task's place, provided that no id is missing between the first one and it: ids are given in
     /// sequence.
     fn after_the_first(&self, task: TaskId) -> Option<&T> {
         let (first, _) = self.0.first()?;

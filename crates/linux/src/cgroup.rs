@@ -15,7 +15,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where cgroup v2 is mounted, alone or beside v1.
+/// Where cgroup v2 is mounted, alone or alongside v1.
 const MOUNTS: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
 
 /// Where it is on the host whose files lie below `root`.
@@ -51,12 +51,12 @@ pub(crate) struct Read(BTreeMap<PathBuf, Known>);
 struct Known {
     /// Its `cpu.weight`.
     weight: Option<u32>,
-    /// It as a member of the one around it; `None`: no controller divides CPU time there.
+    /// The cgroup as a member of the one around it; `None`: no controller divides CPU time there.
     member: Option<weighing::Cgroup>,
 }
 
 impl Read {
-    /// Of none yet.
+    /// With nothing read yet.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -165,7 +165,8 @@ pub(crate) fn children(cgroup: &Path) -> Option<impl Iterator<Item = PathBuf>> {
     Some(paths.filter(|path| path.is_dir()))
 }
 
-/// Lists the processes of this cgroup and those below, as long as each `fits`: do they all? `None` if it does not say.
+/// Lists the processes of this cgroup and those below, as long as each `fits`: do they all? `None` if that is not
+/// known.
 fn gather(
     cgroup: &Path,
     levels: u32,

@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn the_reader_of_cookies_can_do_nothing_else() {
         let checked = thread::spawn(|| {
-            // Into memory that is there already: to say so takes more calls than the thread has.
+            // Results go into memory that is there already: reporting them takes more calls than the thread has.
             let mut found = Vec::with_capacity(8);
             confine_to_cookies().unwrap();
             found.push(crate::smt::cookie(std::process::id()).is_ok());

@@ -35,7 +35,7 @@ const THOROUGH: Nanos = SEC;
 /// The counters of all vCPUs at one time.
 pub(crate) type Reading = ById<Counters>;
 
-/// How often siblings shared a pCPU when one looked.
+/// How often siblings shared a pCPU when the daemon looked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stacking {
     /// pCPUs looked at, over all looks.
@@ -49,7 +49,7 @@ pub(crate) struct Stacking {
 pub(crate) enum Exchange {
     /// The old one is, as before.
     Kept(libbpf_rs::Error),
-    /// Nor is the old one, wholly.
+    /// Nor is the old one, completely.
     Between {
         /// What kept the new one out.
         cause: libbpf_rs::Error,
@@ -77,7 +77,7 @@ pub(crate) struct Control {
     thorough_due: Nanos,
     /// The counters that the policy was shown last.
     pub(crate) last: Reading,
-    /// What else it was shown then; of no vCPU if it does not ask.
+    /// What else it was shown then; empty if it does not ask.
     last_signs: ById<Signs>,
     /// When these were read: the period that it is shown next begins here.
     before: Nanos,

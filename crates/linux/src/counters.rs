@@ -89,7 +89,7 @@ impl Counters {
                 sum.ready += sum.ready_for;
                 sum.doing = Doing::Ready;
             }
-            // It wants a pCPU, and is not to have one: no policy's doing.
+            // It wants a pCPU, and a quota keeps it from one: no policy's doing.
             TASK_THROTTLED => sum.throttled += since(ctx.since),
             _ => {
                 sum.wait += since(ctx.since);

@@ -44,7 +44,7 @@ pub(crate) struct Vcpu {
     pub(crate) counters: Option<VcpuCounters>,
 }
 
-/// What the dispatcher counts of a VM at the moment.
+/// What the dispatcher counts for a VM at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VmCounts {
     /// vCPUs ready or running.
@@ -62,16 +62,16 @@ impl VmCounts {
     }
 }
 
-/// Threads get their names soon after they begin: so many looks after their number has changed
+/// Threads get their names soon after they begin: they are looked at for this many looks after their number has changed
 /// (assumed; VMMs name them at once).
 const NAMED: u32 = 5;
 /// Every this many looks all threads are looked at anyway: one may have replaced another.
 const SURE: u32 = 10;
 
-/// Threads of a process that are taken for vCPUs by their names alone, beyond as many as the dispatcher has seen to be vCPUs: each
-/// takes descriptors, of which other VMs need some (assumed: more than a VM begins with at once).
+/// How many threads of a process are taken for vCPUs by their names alone, beyond those that the dispatcher has seen to
+/// be vCPUs: each takes descriptors, of which other VMs need some (assumed: more than a VM begins with at once).
 pub(crate) const MOST_BY_NAME: usize = 1024;
-/// Threads that are looked at in one go, but all of one VM: with more of them VMs take turns.
+/// Threads that are looked at in one go, though always all of one VM: if there are more, VMs take turns.
 const MOST_AT_ONCE: usize = 8192;
 
 /// Have a VM's threads been looked at, and are they as many as then? Listing them and reading their names
@@ -82,7 +82,7 @@ pub(crate) struct Settled {
     looks: u32,
     /// They are to be looked at, and have not been yet.
     wanted: bool,
-    /// How many have not been when the others were, being too many.
+    /// How many were not looked at along with the others, because there were too many.
     pub(crate) beyond: usize,
 }
 
@@ -201,8 +201,8 @@ impl Vms {
     }
 
     /// Forgets VMs that have gone. Another one may have got both the slot and the process's number since: where all
-    /// vCPUs have gone, or threads are to be looked at, it is looked when that process began (the kernel sums up
-    /// all threads to tell).
+    /// vCPUs have gone, or threads are to be looked at, the start of that process is checked (the kernel sums up all
+    /// threads for that).
     fn drop_ended(&mut self, slots: &[VmSlot], thorough: bool) {
         let is_listed =
             |vm: &Vm| slot_at(slots, vm.slot).is_some_and(|slot| slot.id == vm.key.tgid);
@@ -354,7 +354,7 @@ impl Vm {
         new
     }
 
-    /// Of these threads, as many of those that only their names tell to be vCPUs as can be believed.
+    /// These threads, but of those that are vCPUs only by their names, no more than can be believed.
     fn believed(&mut self, mut new: Vec<(u32, Option<u32>)>) -> Vec<(u32, Option<u32>)> {
         let most = self.counted as usize + MOST_BY_NAME;
         let mut room = most.saturating_sub(self.vcpus.len());

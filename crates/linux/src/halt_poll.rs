@@ -130,7 +130,7 @@ impl Left {
     }
 }
 
-/// Has a run changed it that goes on, or was killed?
+/// Is it changed, by a run that goes on or was killed?
 ///
 /// # Errors
 /// If that may not be known, which is no reason to believe that nothing is left.

@@ -175,8 +175,8 @@ fn remember(
     in_journal.and(post_mortem.write(folder))
 }
 
-/// What the run comes to. How it ended goes before what could not be put back or written down after that: by a
-/// broken promise the service knows not to start again, also where the disk is full.
+/// What the run comes to. How it ended takes precedence over what could not be put back or written down after that: a
+/// broken promise tells the service not to start again, even if the disk is full.
 fn settle(
     ended: Result<HostExit, HostError>,
     polling: Result<(), HaltPollError>,
@@ -299,7 +299,7 @@ fn places(options: &HostOptions) -> Places {
     Places::new(&options.state_dir, sockets)
 }
 
-/// Are those pCPUs online `now` that were when corun began, and on which all it has made rests?
+/// Are the same pCPUs online `now` as when corun began? Everything it has made rests on them.
 pub(crate) fn same_pcpus(told: &PcpuSet, now: Option<PcpuSet>) -> Result<(), HostError> {
     let now = now.ok_or(HostError::Online)?;
     if now == *told {
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(restore_below(&knobs, &state).unwrap(), None);
     }
 
-    /// As for a user who is not root, to whom the service's directory is hidden: "nothing was left" would be a guess.
+    /// As for a user who is not root, from whom the service's directory is hidden: "nothing was left" would be a guess.
     #[test]
     fn what_may_not_be_looked_at_is_not_taken_for_nothing() {
         let folder = tempfile::tempdir().unwrap();

@@ -16,14 +16,14 @@ pub(crate) struct Parts {
     pub(crate) gangs: bool,
     /// Are pCPUs looked at as hardware threads of SMT cores?
     pub(crate) cores: bool,
-    /// Is looked up what is wanted of single tasks?
+    /// Are the settings of single tasks looked up?
     pub(crate) tasks: bool,
     /// Have any tasks micro slices?
     pub(crate) micro: bool,
 }
 
 impl Parts {
-    /// What a plan needs, as the simulator has it.
+    /// What a plan needs, as in the simulator.
     pub(crate) fn of(plan: &Plan) -> Self {
         Self {
             gangs: plan.vms.iter().any(|vm| vm.gang != Gang::None),

@@ -87,7 +87,7 @@ impl LoadError {
         Self::Load { cause, log }
     }
 
-    /// `errno`: the kernel's; `exit`: what it has told the dispatcher, if it had begun with it.
+    /// `errno`: the kernel's; `exit`: what the kernel told the dispatcher, if that had begun.
     fn attach(
         cause: libbpf_rs::Error,
         errno: Option<i32>,
@@ -228,7 +228,7 @@ impl<'obj> Dispatcher<'obj> {
         match self.skel.maps.corun.attach_struct_ops() {
             Ok(link) => self.link = Some(link),
             Err(cause) => {
-                // libbpf leaves it there; of its own error only the kind can be asked, which this one has not.
+                // libbpf leaves it there; its own error only offers a kind, and this error has none.
                 let errno = io::Error::last_os_error().raw_os_error();
                 return Err(LoadError::attach(
                     cause,

@@ -12,7 +12,7 @@ use corun_system::procfs::Proc;
 use std::fs;
 use std::path::Path;
 
-/// Which boot of the host this is: numbers of threads and what was set of the kernel mean nothing in another one.
+/// Which boot of the host this is: numbers of threads and what was set in the kernel mean nothing in another one.
 pub(crate) fn boot() -> String {
     Proc::default().boot().unwrap_or_default()
 }
@@ -35,7 +35,7 @@ pub struct Layout {
 /// Why a host cannot be named.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
-    /// The kernel does not tell of pCPUs.
+    /// The kernel does not report pCPUs.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
     /// The kernel does not list caches.

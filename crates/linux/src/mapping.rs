@@ -52,7 +52,7 @@ impl Mapping {
 
     /// All of it.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: so long is the mapping, which begins at a page and lives as long as `self`; others write
+        // SAFETY: the mapping has this length, begins at a page and lives as long as `self`; others write
         // whole words to it.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
     }
@@ -78,7 +78,7 @@ pub(crate) fn read_into<T: Plain>(words: &[AtomicU64], value: &mut T) -> bool {
     let Some(words) = words.get(..const { words_of::<T>() }) else {
         return false;
     };
-    // SAFETY: memory of a value, aligned as u64 is, of exactly so many words (`words_of`); `Plain` takes any bytes.
+    // SAFETY: memory of a value, aligned as u64 is, of exactly this many words (`words_of`); `Plain` takes any bytes.
     let copy = unsafe {
         std::slice::from_raw_parts_mut(std::ptr::from_mut(value).cast::<u64>(), words.len())
     };

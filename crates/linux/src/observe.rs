@@ -209,7 +209,7 @@ impl Observer {
 }
 
 fn in_words(line: &Line<'_>) -> String {
-    // A VM that was seen only once has no shares yet; the plan may be about it all the same.
+    // A VM that was seen only once has no shares yet; the plan may concern it nevertheless.
     let nothing = line.vms.is_empty() && line.plan.vms.is_empty() && line.plan.tasks.is_empty();
     let mut text = match nothing {
         true => format!(

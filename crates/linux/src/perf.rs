@@ -82,7 +82,7 @@ impl Counter {
     /// time, or none has.
     ///
     /// # Errors
-    /// Which of the events it is that cannot be counted, and why.
+    /// The place of the event that cannot be counted, and why.
     pub(crate) fn group(events: &[Event], cpu: PcpuId) -> Result<Vec<Self>, (usize, io::Error)> {
         let mut all: Vec<Self> = Vec::new();
         for (at, event) in events.iter().enumerate() {
@@ -195,8 +195,9 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What there was to be counted since `before`, had it counted all the time. Totals are not what is scaled: by one
-    /// turn in which more happens than before, they may well go back. `None`: it had no turn in that time.
+    /// What would have been counted since `before`, had it counted all the time. This scales the difference, not
+    /// totals: after one turn in which more happens than before, scaled totals could go back. `None`: it had no turn in
+    /// that time.
     pub(crate) fn since(self, before: Self) -> Option<u64> {
         // A counter that was opened anew has counted from its beginning.
         let anew = self.enabled < before.enabled;
@@ -375,7 +376,7 @@ impl Tally {
     }
 }
 
-/// What each of several counters has to say since then; `None`: one of them has nothing to.
+/// What each of several counters has counted since then; `None`: one of them had no turn.
 fn each<const N: usize>(now: Option<[Said; N]>, before: Option<[Said; N]>) -> Option<[u64; N]> {
     let (now, before) = (now?, before.unwrap_or([Said::default(); N]));
     let mut all = [0; N];
@@ -431,7 +432,7 @@ impl<C: Count> Counters<C> {
     }
 }
 
-/// What these say, and nothing in the places of those that there are not; `None`: there are none, or one cannot be read.
+/// What these counters show, with nothing in the places of missing ones; `None`: there are none, or one cannot be read.
 fn read_all<const N: usize>(counters: &[impl Count]) -> Option<[Said; N]> {
     let mut all = [Said::default(); N];
     for (said, counter) in all.iter_mut().zip(counters) {
@@ -463,7 +464,7 @@ mod tests {
         assert!(counter.read().unwrap().since(before).is_some());
     }
 
-    /// As on Debian, whose kernel asks for more than CAP_PERFMON: that is something else than a machine that does
+    /// As on Debian, whose kernel asks for more than CAP_PERFMON: that is different from a machine that does
     /// not count.
     #[test]
     fn what_is_refused_is_told_from_what_there_is_not() {
@@ -510,7 +511,7 @@ mod tests {
         }
     }
 
-    /// What is seen where `of` says what each counter shows; the outer `None`: there is none.
+    /// What is seen if counters show what `of` returns; the outer `None`: there is no such counter.
     fn seen(of: impl Fn(What) -> Option<Option<u64>>) -> Signals {
         Counters::open(of).read().since(&Tally::default())
     }

@@ -30,7 +30,7 @@ struct Sink<W: Write> {
     left: usize,
 }
 
-/// Of each record, besides its data (`struct ringbuf_hdr` of the kernel), bytes.
+/// Bytes of each record besides its data (`struct ringbuf_hdr` of the kernel).
 const RING_HEADER: usize = 8;
 
 impl<W: Write> Sink<W> {

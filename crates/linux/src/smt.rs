@@ -80,7 +80,7 @@ pub(crate) fn has_core_scheduling() -> bool {
     ask(MYSELF).map_or_else(|why| none_of(why).is_err(), |_| true)
 }
 
-/// What an error says of a cookie: without SMT (ENODEV), or in a kernel built without core
+/// What an error says about a cookie: without SMT (ENODEV), or in a kernel built without core
 /// scheduling (EINVAL), no thread has any.
 fn none_of(error: io::Error) -> io::Result<u64> {
     match error.raw_os_error() {
@@ -89,7 +89,7 @@ fn none_of(error: io::Error) -> io::Result<u64> {
     }
 }
 
-/// Is it no cookie because there is no such thread any more?
+/// Is there no cookie because the thread has gone?
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }

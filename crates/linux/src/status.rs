@@ -102,11 +102,11 @@ pub struct VmNow {
     pub under_policy: bool,
     /// Where its vCPUs may be queued.
     pub placement: String,
-    /// Is what the policy decides for it carried out? Of policies that leave VMs alone which do not do what
-    /// was expected of them (jupiter).
+    /// Is what the policy decides for it carried out? For policies that leave VMs alone if these do not do what was
+    /// expected of them (jupiter).
     #[serde(default)]
     pub enforced: Option<bool>,
-    /// CPU time it has borrowed (lent, if negative), percent of what it is entitled to; of policies with loans.
+    /// CPU time it has borrowed (lent, if negative), percent of what it is entitled to; for policies with loans.
     #[serde(default)]
     pub loan_percent: Option<f64>,
     /// What wakes its vCPUs, for policies that want to know.
@@ -119,7 +119,7 @@ pub struct VmNow {
     pub helpers: Vec<HelpersNow>,
 }
 
-/// Threads of a VM that are no vCPUs and are for the same.
+/// Threads of a VM that are not vCPUs, and that have the same purpose.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HelpersNow {
     /// What for: `io`, `vhost` or `emulator`.
@@ -137,7 +137,7 @@ pub struct HelpersNow {
 /// A vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VcpuNow {
-    /// Its number, if its thread's name tells.
+    /// Its number, if its thread's name shows it.
     pub number: Option<u32>,
     /// Its thread.
     pub tid: u32,
@@ -169,7 +169,7 @@ pub struct VcpuNow {
     pub cycles: Option<CyclesSeen>,
 }
 
-/// What the daemon knows beside its control loop.
+/// What the daemon knows besides its control loop.
 pub(crate) struct Beside<'a> {
     pub(crate) now: Nanos,
     pub(crate) began: Nanos,

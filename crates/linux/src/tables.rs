@@ -41,7 +41,7 @@ unsafe impl Plain for PoolConf {}
 // SAFETY: as above.
 unsafe impl Plain for PcpuConf {}
 
-/// What the native build is told, the BPF build is told: both have it from `dispatcher/types.h`.
+/// The native build and the BPF build get the same settings: both take their layout from `dispatcher/types.h`.
 const _: () = {
     assert!(size_of::<VmConf>() == size_of::<types::vm_conf>());
     assert!(size_of::<TaskConf>() == size_of::<types::task_conf>());

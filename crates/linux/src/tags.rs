@@ -26,7 +26,7 @@ impl NoNewCookies {
     /// # Errors
     /// The kernel's reason.
     pub(crate) fn from_now_on() -> libbpf_rs::Result<Self> {
-        // What libbpf says beside the reason.
+        // What libbpf says besides the reason.
         log::begin();
         let open = ObjectBuilder::default()
             .name("tags")?
@@ -41,8 +41,8 @@ impl NoNewCookies {
         })
     }
 
-    /// It shall be there as long as the scheduler that was attached before this: of a process that is killed the kernel
-    /// closes descriptors in their order, and is done with a scheduler when its own is closed.
+    /// Makes it last as long as the scheduler that was attached before it: when a process is killed, the kernel closes
+    /// its descriptors in order, and is done with a scheduler when that one's is closed.
     ///
     /// # Errors
     /// If no descriptor is left.

@@ -124,7 +124,7 @@ fn holds_all(mount: &Path, path: &str) -> bool {
 
 /// A thread's nice value.
 fn nice(tid: u32) -> io::Result<i32> {
-    // Every answer from -20 on is one: whether it failed only errno says.
+    // Every answer from -20 on is valid: only errno shows whether the call failed.
     // SAFETY: errno is this thread's own; the call takes integers.
     let nice = unsafe {
         *libc::__errno_location() = 0;
@@ -136,7 +136,7 @@ fn nice(tid: u32) -> io::Result<i32> {
     }
 }
 
-/// As the kernel has it, 1 to 10000 (`sched_weight_to_cgroup()`).
+/// As in the kernel, 1 to 10000 (`sched_weight_to_cgroup()`).
 fn of_nice(nice: i32) -> u32 {
     let at = usize::try_from(nice.saturating_add(20)).unwrap_or(0);
     let weight = OF_NICE[at.min(OF_NICE.len() - 1)];

@@ -14,7 +14,7 @@ use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of a slot; arrays in the kernel are packed in such words.
+/// Words of a slot; arrays in the kernel are packed in such words.
 const WORDS: usize = words_of::<types::vm_ctx>();
 /// Where its parts begin: `id` and `vcpus` share the first word.
 const ACTIVE_WEIGHT: usize = offset_of!(types::vm_ctx, active_weight) / size_of::<u64>();

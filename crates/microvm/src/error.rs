@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why there is no VM, or none any more.
+//! Why there is no VM, or no longer one.
 
 use kvm_bindings::{KVM_INTERNAL_ERROR_EMULATION, kvm_run};
 use std::fmt::Write;
 use std::io;
 
-/// Why there is no VM, or none any more.
+/// Why there is no VM, or no longer one.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// No KVM.
     #[error("there is no /dev/kvm: KVM's module is not loaded, or this machine cannot virtualise")]
     Absent,
-    /// Not for this user.
+    /// This user may not open it.
     #[error("/dev/kvm may not be opened: it takes root, or the group that the file belongs to")]
     Forbidden,
-    /// Something else is wrong with it.
+    /// Another error in opening it.
     #[error("/dev/kvm cannot be opened: {0}")]
     Unopened(#[source] io::Error),
-    /// A call of KVM's did not succeed.
+    /// A call to KVM failed.
     #[error("KVM {what}: {error}")]
     Refused {
-        /// What it does not do.
+        /// What failed.
         what: &'static str,
-        /// What it says.
+        /// What KVM says.
         #[source]
         error: io::Error,
     },
-    /// The guest's memory.
+    /// The guest's memory cannot be mapped.
     #[error("{} MiB for a guest cannot be mapped: {error}", bytes >> 20)]
     Memory {
         /// How much.
@@ -35,7 +35,7 @@ pub enum MachineError {
         #[source]
         error: io::Error,
     },
-    /// A thread.
+    /// A thread cannot be started or set up.
     #[error("the thread of vCPU {vcpu} cannot be started or set up: {error}")]
     Thread {
         /// The vCPU.
@@ -49,7 +49,7 @@ pub enum MachineError {
     NotEntered {
         /// The vCPU.
         vcpu: usize,
-        /// The processor's number for why.
+        /// The processor's number for the reason.
         reason: u64,
     },
     /// `KVM_EXIT_INTERNAL_ERROR`.
@@ -57,7 +57,7 @@ pub enum MachineError {
     Internal {
         /// The vCPU.
         vcpu: usize,
-        /// KVM's number for why, and the instruction if it is one.
+        /// KVM's number for the reason, and the instruction if there is one.
         what: String,
     },
     /// The guest crashed, or did what no guest here does.
@@ -68,23 +68,23 @@ pub enum MachineError {
         /// How, and where.
         what: String,
     },
-    /// The guest does nothing.
+    /// The guest makes no progress.
     #[error("the guest does not get on: KVM runs it, but nothing happens")]
     Stuck,
 }
 
 impl MachineError {
-    /// Of opening /dev/kvm.
+    /// Reports a failure to open /dev/kvm.
     pub(crate) fn unopened(error: kvm_ioctls::Error) -> Self {
         match error.errno() {
-            // ENODEV: the file is there, and no processor with what KVM needs.
+            // ENODEV: the file exists, but the processor lacks what KVM needs.
             libc::ENOENT | libc::ENODEV | libc::ENXIO => Self::Absent,
             libc::EACCES | libc::EPERM => Self::Forbidden,
             _ => Self::Unopened(error.into()),
         }
     }
 
-    /// Of any other call.
+    /// Reports the failure of any other call.
     pub(crate) fn refused(what: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> Self {
         move |error| Self::Refused {
             what,
@@ -92,10 +92,10 @@ impl MachineError {
         }
     }
 
-    /// Of an internal error, as KVM left it in `run`.
+    /// Reports an internal error, as KVM left it in `run`.
     pub(crate) fn internal(vcpu: usize, run: &kvm_run) -> Self {
-        // SAFETY: the last exit was an internal error, for which KVM fills this part of the union; it is
-        // nothing but numbers anyway.
+        // SAFETY: the last exit was an internal error, for which KVM fills this part of the union; it holds nothing but
+        // numbers anyway.
         let internal = unsafe { run.__bindgen_anon_1.internal };
         Self::Internal {
             vcpu,
@@ -104,9 +104,8 @@ impl MachineError {
     }
 }
 
-/// An internal error in words: its number, and the bytes of the instruction that could not be emulated, if KVM
-/// tells them (`KVM_INTERNAL_ERROR_EMULATION_FLAG_INSTRUCTION_BYTES`: a byte says how many, and up to 15
-/// follow).
+/// An internal error in words: its number, and the bytes of the instruction that could not be emulated, if KVM gives
+/// them (`KVM_INTERNAL_ERROR_EMULATION_FLAG_INSTRUCTION_BYTES`: a byte says how many, and up to 15 follow).
 fn internal_error(suberror: u32, ndata: u32, data: &[u64]) -> String {
     const INSTRUCTION_BYTES: u64 = 1;
     let mut text = format!("internal error {suberror}");

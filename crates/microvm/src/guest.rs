@@ -24,7 +24,7 @@ unsafe extern "C" {
 
 /// The vector of every interrupt in the guest: the timer's and the other vCPUs'.
 pub const VECTOR: usize = 0x40;
-/// But for calls, which have Linux' own (`CALL_FUNCTION_VECTOR`).
+/// Except for calls, which have Linux' own (`CALL_FUNCTION_VECTOR`).
 pub const CALL_VECTOR: usize = 0xfc;
 
 /// What a guest does all day.
@@ -36,9 +36,9 @@ pub enum Mode {
     Lock,
     /// The same, and a vCPU that spins for long asks KVM to let the next vCPU go first.
     Yield,
-    /// Each vCPU computes shortly and halts until its timer wakes it.
+    /// Each vCPU computes briefly and halts until its timer wakes it.
     Timer,
-    /// One vCPU at a time computes shortly, wakes the next one by IPI and halts.
+    /// One vCPU at a time computes briefly, wakes the next one by IPI and halts.
     Ping,
     /// Each vCPU computes and halts until all have; the last one wakes the others by IPI.
     Barrier,
@@ -122,10 +122,10 @@ pub fn call_handler() -> usize {
 
 /// The exceptions of the processor.
 pub const EXCEPTIONS: usize = 32;
-/// The port that a guest writes to when it met an exception, with what happened on its stack.
+/// The port that a guest writes to when an exception has occurred, with what happened on its stack.
 pub const FAULT_PORT: u16 = 0xf5;
-/// Words of what lies on the stack then: exception, error code, then as the processor tells it, from the
-/// address of the instruction on.
+/// Words that lie on the stack then: exception, error code, then what the processor pushed, from the address of the
+/// instruction on.
 pub const FAULT_WORDS: usize = 7;
 
 /// Where in [`code`] the entry for an exception begins.

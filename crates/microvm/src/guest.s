@@ -9,7 +9,7 @@
 #                 [rsi+32] index of the next vCPU  [rsi+40] number of vCPUs
 #            rdi  the page all vCPUs share: [rdi] lock  [rdi+64] whose turn  [rdi+128] vCPUs ready
 #                 [rdi+192] vCPUs at the barrier  [rdi+256] times it has opened  [rdi+320] calls answered
-#            rsp  this vCPU's stack; interrupts are off and come only while halted, but for calls
+#            rsp  this vCPU's stack; interrupts are off and come only while halted, except for calls
 
     .pushsection .rodata.corun_guest, "a"
 
@@ -19,7 +19,7 @@
         jnz 7b
     .endm
 
-    # Writes eax to MSR number, with zeros above.
+    # Writes eax to MSR number, with zeros in the upper half.
     .macro write_msr number
         mov ecx, \number
         xor edx, edx
@@ -43,7 +43,7 @@
         jb 9b
     .endm
 
-    # Waits for an interrupt. One that came before hlt ends it at once: sti takes effect after it.
+    # Waits for an interrupt. One that came before hlt ends it at once: sti takes effect only after it.
     .macro halt
         sti
         hlt
@@ -192,9 +192,9 @@ corun_guest_pio:
         out dx, al
         jmp 2b
 
-# An entry of 16 bytes for each exception: none of them is expected. What the processor tells is left on
-# the stack, with the number of the exception below it and 0 where there is no error code; then a port
-# write hands over to the VMM, which reads it there (machine.rs).
+# An entry of 16 bytes for each exception: none of them is expected. What the processor pushed stays on the stack, with
+# the number of the exception below it and 0 where there is no error code; then a port write hands over to the VMM,
+# which reads it there (machine.rs).
     .balign 16
 corun_guest_faults:
     .set exception, 0
@@ -211,13 +211,13 @@ corun_guest_faults:
 8:      out 0xf5, al
         hlt
 
-# Every interrupt: acknowledge. It comes only at a halt, where no register holds a value.
+# Every interrupt: acknowledge. It comes only while halted, where no register holds a value.
 corun_guest_interrupt:
         xor eax, eax
         write_msr 0x80b                  # end of interrupt
         iretq
 
-# A call of another vCPU: it comes anywhere.
+# A call of another vCPU: it may come anywhere.
 corun_guest_answer:
         push rax
         push rcx

@@ -54,8 +54,8 @@ pub struct Program {
     pub work: u64,
     /// Length of a sleep in [`Mode::Timer`].
     pub sleep_ns: u32,
-    /// Does the guest ask for its steal time? An emulated host that writes it stalls now and then, under
-    /// any scheduler: so only guests have it that are to show it.
+    /// Does the guest ask for its steal time? An emulated host that writes it stalls now and then, under any scheduler:
+    /// so only guests that are to show it have it.
     pub steal: bool,
 }
 
@@ -64,8 +64,8 @@ pub fn block(index: usize) -> usize {
     BLOCKS + index * PAGE
 }
 
-/// Where KVM writes how long vCPU `index` wanted a pCPU and had none, in ns: `struct kvm_steal_time`, 64
-/// bytes that must not cross their own size (Documentation/virt/kvm/x86/msr.rst, MSR_KVM_STEAL_TIME).
+/// Where KVM writes how long vCPU `index` wanted a pCPU and had none, in ns: `struct kvm_steal_time`, 64 bytes aligned
+/// to their size (Documentation/virt/kvm/x86/msr.rst, MSR_KVM_STEAL_TIME).
 pub fn steal(index: usize) -> usize {
     block(index) + 0x100
 }
@@ -136,7 +136,7 @@ pub fn pieces(program: &Program) -> Vec<(usize, Vec<u8>)> {
     pieces
 }
 
-/// Three levels of one entry each: one page of 2 MiB, address for address.
+/// Three levels of one entry each: one page of 2 MiB, at its own address.
 fn page_tables() -> [(usize, Vec<u8>); 3] {
     const PRESENT_WRITABLE: u64 = 0b11;
     const LARGE: u64 = 1 << 7;
@@ -159,7 +159,7 @@ fn gate(handler: usize) -> [u64; 2] {
     [low, 0]
 }
 
-/// Numbers as memory has them.
+/// Numbers as they lie in memory.
 pub(crate) fn words(values: &[u64]) -> Vec<u8> {
     values
         .iter()
@@ -193,7 +193,7 @@ mod tests {
             assert!(pair[0].1 <= pair[1].0, "{pair:x?}");
         }
         assert!(stack(MOST_VCPUS - 1) <= SIZE);
-        // Between parameters and stack, and as KVM wants it.
+        // Between parameters and stack, and aligned as KVM wants it.
         assert!(
             steal(1).is_multiple_of(64) && steal(1) > block(1) + 48 && steal(1) + 64 < stack(1)
         );

@@ -16,8 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// A vCPU that writes to this guest address has done its work and ends. It is no memory, nor is anything behind it up
-/// to the next large page: a write there leaves the guest, as for any device.
+/// A vCPU that writes to this guest address has done its work and ends. Neither the address nor what follows it up to
+/// the next large page is memory: a write there leaves the guest, as for any device.
 pub const END: u64 = 0x20_0000;
 
 /// Where a vCPU begins.
@@ -39,7 +39,7 @@ pub struct Start {
     pub rsp: u64,
     pub rsi: u64,
     pub rdi: u64,
-    /// Where KVM is to write its steal time, if its guest wants to know: `struct kvm_steal_time`.
+    /// Where KVM is to write the vCPU's steal time, if its guest wants to know: `struct kvm_steal_time`.
     pub steal: Option<u64>,
 }
 
@@ -66,11 +66,11 @@ struct Parts {
 }
 
 impl Machine {
-    /// Creates the machine and starts its vCPUs. `prepare` is called with its number in the thread of
-    /// each vCPU, before that enters the guest.
+    /// Creates the machine and starts its vCPUs. `prepare` is called in the thread of each vCPU, with its number,
+    /// before that enters the guest.
     ///
     /// # Errors
-    /// [`MachineError`]. What goes wrong in the threads, [`Machine::check`] tells.
+    /// [`MachineError`]. What goes wrong in the threads, [`Machine::check`] reports.
     pub fn start(
         setup: Setup,
         prepare: impl Fn(usize) -> io::Result<()> + Send + Sync + 'static,
@@ -101,7 +101,7 @@ impl Machine {
         &self.parts.setup.memory[0].1
     }
 
-    /// Fails if a vCPU has ended that was not to.
+    /// Fails if a vCPU has ended that was not supposed to.
     ///
     /// # Errors
     /// [`MachineError`]: why it ended.
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// Waits until all vCPUs have ended by themselves, for `each` at most so long.
+    /// Waits until all vCPUs have ended by themselves, for each at most `each`.
     ///
     /// # Errors
     /// [`MachineError`]: why one ended otherwise, or [`MachineError::Stuck`].
@@ -121,7 +121,7 @@ impl Machine {
             match self.ends.recv_timeout(each) {
                 Ok(end) => end?,
                 Err(RecvTimeoutError::Timeout) => return Err(MachineError::Stuck),
-                // No vCPU is left that could say anything.
+                // No vCPU is left that could report anything.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -187,11 +187,11 @@ fn run_and_report(
         prepare(index).map_err(|error| MachineError::Thread { vcpu: index, error })?;
         run(vcpu, index, &parts.setup.memory[0].1)
     });
-    // A closed channel means that nobody wants to know.
+    // A closed channel means that nobody waits for this.
     let _ = report.send(ended);
 }
 
-/// Runs until it ends.
+/// Runs the vCPU until it ends.
 fn run(mut vcpu: VcpuFd, index: usize, memory: &GuestMemory) -> Result<(), MachineError> {
     let stopped = loop {
         match vcpu.run() {
@@ -224,8 +224,8 @@ fn run(mut vcpu: VcpuFd, index: usize, memory: &GuestMemory) -> Result<(), Machi
     Err(MachineError::Stopped { vcpu: index, what })
 }
 
-/// What lies on the stack: of an exception, its number, its error code, and what the processor tells (address,
-/// code segment, flags, stack pointer, stack segment). As far as there is memory.
+/// What lies on the stack: after an exception, its number, its error code, and what the processor pushed (address, code
+/// segment, flags, stack pointer, stack segment); less if there is no memory.
 fn on_stack(memory: &GuestMemory, rsp: u64) -> Vec<u64> {
     let words = (0..FAULT_WORDS as u64).map(|word| rsp.checked_add(word * 8));
     let readable = |at: &usize| at.is_multiple_of(8) && *at < memory.size();
@@ -260,7 +260,7 @@ fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd, MachineError> {
     if let Some(at) = start.steal {
         tell_steal(&vcpu, at)?;
     }
-    // All but the first would wait for a start-up IPI.
+    // All vCPUs but the first would wait for a start-up IPI.
     vcpu.set_mp_state(kvm_mp_state {
         mp_state: KVM_MP_STATE_RUNNABLE,
     })
@@ -268,8 +268,8 @@ fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd, MachineError> {
     Ok(vcpu)
 }
 
-/// Has KVM write the vCPU's steal time to the guest's memory, where it can: a guest's kernel asks for that
-/// with this MSR. Hosts without CONFIG_SCHED_INFO do not count it: then it stays 0.
+/// Has KVM write the vCPU's steal time to the guest's memory, where it can: a guest's kernel asks for that with this
+/// MSR. Hosts without CONFIG_SCHED_INFO do not count steal time: there it stays 0.
 fn tell_steal(vcpu: &VcpuFd, at: u64) -> Result<(), MachineError> {
     const MSR_KVM_STEAL_TIME: u32 = 0x4b56_4d03;
     const ENABLED: u64 = 1;

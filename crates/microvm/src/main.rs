@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let signals = EndSignals::block().context("cannot block signals")?;
     if let Some(priority) = options.fifo {
-        // Threads that are started from here on inherit it.
+        // Threads that are started from here on inherit the priority.
         become_real_time(priority).context("cannot get a real-time priority")?;
     }
     let machine = Machine::start(image::setup(&options.program)?, |_| Ok(()))?;
@@ -69,7 +69,7 @@ fn run(options: &Options) -> Result<()> {
             && now >= due
         {
             print_report("progress", options, &machine, now)?;
-            // A delayed report is not made up for.
+            // Reports that were missed are not made up for.
             next_progress = Some((due + every).max(now));
         }
         let wake = [options.run_for, next_progress, Some(now + CHECK_EVERY)];

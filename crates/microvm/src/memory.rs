@@ -15,14 +15,14 @@ pub struct GuestMemory {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to no thread; after `write`, which needs `&mut self`, it is reached
-// through atomics only.
+// SAFETY: the mapping belongs to no thread; after `write`, which needs `&mut self`, it is accessed through atomics
+// only.
 unsafe impl Send for GuestMemory {}
 // SAFETY: see above.
 unsafe impl Sync for GuestMemory {}
 
 impl GuestMemory {
-    /// Maps `size` bytes; what is as long as a large page begins at one, and asks for such, as QEMU does for
+    /// Maps `size` bytes. A mapping as long as a large page begins at one, and asks for large pages, as QEMU does for
     /// its guests.
     ///
     /// # Errors
@@ -36,9 +36,9 @@ impl GuestMemory {
         let longer = size.saturating_add(LARGE_PAGE);
         let start = map(longer).map_err(failed)?;
         let before = start.as_ptr().align_offset(LARGE_PAGE);
-        // SAFETY: less than a large page on, so it and `size` bytes more are in the mapping.
+        // SAFETY: `before` is less than a large page, so this address and `size` bytes from it are in the mapping.
         let start = unsafe { start.byte_add(before) };
-        // SAFETY: this range is in the mapping. It is advice: what it says of failures is of no interest.
+        // SAFETY: this range is in the mapping. It is only advice, so a failure does not matter.
         unsafe { libc::madvise(start.as_ptr(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, size })
     }
@@ -62,9 +62,8 @@ impl GuestMemory {
             at.checked_add(bytes.len())
                 .is_some_and(|end| end <= self.size)
         );
-        // SAFETY: the range was just checked to lie in the mapping, which is writable and, by
-        // `&mut self`, not in use by others; `bytes` cannot lie in it, as no reference to it is
-        // ever given away but the atomics below.
+        // SAFETY: the range was just checked to lie in the mapping, which is writable and, by `&mut self`, not in use
+        // by others; `bytes` cannot lie in it, as no reference to it is ever given away except the atomics below.
         unsafe {
             let to = self.start.as_ptr().cast::<u8>().add(at);
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());

@@ -45,7 +45,7 @@ pub struct Options {
     pub name: String,
     /// What the guest does.
     pub program: Program,
-    /// How long; `None`: until a signal.
+    /// How long to run; `None`: until a signal.
     pub run_for: Option<Duration>,
     /// Real-time priority of all threads (`SCHED_FIFO`); `None`: the ordinary policy.
     pub fifo: Option<i32>,
@@ -109,7 +109,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, Str
     }))
 }
 
-/// `vm1`, or as QEMU has it `guest=vm1,debug-threads=on`.
+/// `vm1`, or, as QEMU writes it, `guest=vm1,debug-threads=on`.
 fn vm_name(text: &str) -> Result<String, String> {
     let name = text.split(',').next().unwrap_or_default();
     let name = name.strip_prefix("guest=").unwrap_or(name);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Waiting for the request to end.
+//! Waiting for a request to end.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// SIGTERM and SIGINT, blocked in this thread and all it starts, so that they can be waited for.
+/// SIGTERM and SIGINT, blocked in this thread and in all that it starts, so that they can be waited for.
 pub struct EndSignals(libc::sigset_t);
 
 impl EndSignals {
     /// Blocks the signals. To be called before other threads exist.
     pub fn block() -> io::Result<Self> {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the set that it is given; the others get that set.
+        // SAFETY: sigemptyset initialises the set that it is given; the other calls get that set.
         let (set, result) = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
@@ -36,7 +36,7 @@ impl EndSignals {
             tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        // SAFETY: set and time are valid for the call; no information about the signal is asked.
+        // SAFETY: set and time are valid for the call; no information about the signal is asked for.
         let signal =
             unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const time) };
         signal > 0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calibration's programs in real guests, shortly. Where KVM runs no guests, that is said and all is well.
+//! Calibration's programs in real guests, briefly. Where KVM runs no guests, the test says so and passes.
 
-// Helpers of tests, too, say what they expect by panicking.
+// Test helpers, too, panic when an expectation fails.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use corun_microvm::MachineError;
@@ -20,7 +20,7 @@ fn guest(job: Job, vcpus: usize) -> Guest {
     }
 }
 
-/// Runs it until every vCPU has done `work`.
+/// Runs the guest until every vCPU has done `work`.
 fn run(guest: &Guest, work: u64) -> Result<Running, MachineError> {
     let running = guest.start(|_| Ok(()))?;
     let end = Instant::now() + Duration::from_secs(20);
@@ -32,7 +32,7 @@ fn run(guest: &Guest, work: u64) -> Result<Running, MachineError> {
     Ok(running)
 }
 
-/// Can guests run here? Says why not.
+/// Can guests run here? If not, prints why.
 fn possible() -> bool {
     let tried = run(&guest(Job::Measure { rounds: 100 }, 1), 1).and_then(Running::stop);
     match tried {
@@ -86,12 +86,12 @@ fn programs_run_at_full_speed_in_ring_3() {
     let running = run(&guest(Job::Measure { rounds }, 1), 20).unwrap();
     let ticks = running.look(0).ticks;
     running.stop().unwrap();
-    // A round is two instructions: less than 10 ns on whatever processor, hundreds if they are emulated.
+    // A round is two instructions: less than 10 ns on any processor, hundreds if they are emulated.
     let ns = ticks * 1_000_000 / u64::from(tsc_khz().unwrap());
     assert!(ns < rounds * 10, "{ns} ns for {rounds} rounds");
 }
 
-/// A jump of the clock beyond any bound is none, beyond nothing is one at every look.
+/// With the bound beyond any jump of the clock no turn is noted, with a bound of 0 one at every look.
 #[test]
 fn turns_are_noted_where_the_clock_jumps() {
     if !possible() {
@@ -115,13 +115,13 @@ fn turns_are_noted_where_the_clock_jumps() {
     assert!(noted > 100 && kept + 2 >= noted, "{noted} {kept}");
 }
 
-/// A guest that does what it must not ends with a message.
+/// A guest that does something forbidden ends with a message.
 #[test]
 fn a_guest_that_crashes_says_so() {
     if !possible() {
         return;
     }
-    // Its list leads out of its memory.
+    // The guest's list leads out of its memory.
     let guest = guest(
         Job::List {
             next: vec![u32::MAX],

@@ -81,7 +81,7 @@ async function test(name, body) {
 async function numbers(page, json) {
   const embedded = await page.$eval("#results", (it) => JSON.parse(it.textContent));
   assert.deepEqual(embedded, json);
-  // Tables: three digits of the JSON's.
+  // Tables: the JSON's numbers to three digits.
   const rows = await page.$$eval(".results tbody tr", (rows) => rows.map((row) => [...row.children].map((cell) => cell.firstChild?.textContent ?? "")));
   let of = "";
   let compared = 0;
@@ -95,7 +95,7 @@ async function numbers(page, json) {
     });
   }
   assert.equal(compared, json.runs.length * json.runs[0].vms.length);
-  // Curves: quantiles to a coarse step, an eighth.
+  // Curves: quantiles to within a coarse step, an eighth.
   const plots = await page.$eval("#drawn", (it) => JSON.parse(it.textContent).plots);
   const quantile = (steps, share) => {
     let left = Math.max(1, Math.ceil(share * steps.reduce((sum, [, count]) => sum + count, 0)));
@@ -193,7 +193,7 @@ async function zoom(page) {
   const [dragFrom, dragUntil] = await shown(page);
   const width = inUntil - inFrom;
   assert(close(dragFrom, inFrom + width / 4, 0.02) && close(dragUntil, inFrom + width / 2, 0.02), "dragging selects");
-  // A pointer over it is told what is there.
+  // A pointer over it shows what is there.
   await page.mouse.move(box.x + box.width / 3, y);
   assert.notEqual(await page.locator(".pcpus .tooltip").innerText(), "");
   // Another policy, the same time.
@@ -241,7 +241,7 @@ async function many(page) {
   took.sort((a, b) => a - b);
   const median = took[took.length >> 1];
   console.log(`report: ${SPANS} spans are drawn in ${Math.round(median)} ms (median), ${Math.round(took.at(-1))} ms at most`);
-  // Shared machines are slow now and then: this is far from what it takes, and from what stutters badly.
+  // Shared machines are slow now and then: the limit is far above what it takes, and far below what stutters badly.
   assert(median < 250, "zooming stutters");
 }
 

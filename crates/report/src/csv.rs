@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Every number of every run as comma-separated values, for spreadsheets and programs that plot.
 //!
-//! Long form: a line for each number, so that columns are the same whatever was measured, and what is
-//! added to results later adds lines only. Names of measures are those of the JSON. What was not
-//! measured (`null`) has no line.
+//! Long form: a line for each number, so that columns are the same whatever was measured, and what is added to results
+//! later adds only lines. Names of measures are those of the JSON. What was not measured (`null`) has no line.
 
 use crate::results::Run;
 use crate::sensitivity::Point;
@@ -27,7 +26,7 @@ pub fn runs(runs: &[Run]) -> io::Result<String> {
     text(out)
 }
 
-/// The runs of `corun sensitivity`: the same behind the value of the parameter, as scenarios have it.
+/// The runs of `corun sensitivity`: the same, preceded by the value of the parameter, as in scenarios.
 ///
 /// # Errors
 /// As [`runs`].
@@ -45,7 +44,7 @@ pub fn points(points: &[Point]) -> io::Result<String> {
 /// One line, its end included.
 ///
 /// # Errors
-/// None that is known: it is made in memory.
+/// None known: the line is made in memory.
 pub fn line<Cell: AsRef<[u8]>>(cells: impl IntoIterator<Item = Cell>) -> io::Result<String> {
     let mut out = Writer::from_writer(Vec::new());
     out.write_record(cells)?;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What only pictures show of a run: how often waits were how long, and who had which pCPU when.
+//! What only pictures show of a run: how often waits had which length, and who had which pCPU when.
 //!
-//! Numbers summarise; whether a 99th percentile is a long tail or a second hump, and who was in the
-//! way, must be seen. All of it is bounded, whatever the length of the run: distributions by their steps
-//! (some hundred), the timeline by the number of its spans. None of it is in `--json`, which is for
-//! numbers; `--trace` writes whole timelines.
+//! Numbers summarise; whether a 99th percentile is a long tail or a second hump, and who was in the way, must be seen.
+//! All of it is bounded, whatever the length of the run: distributions by their steps (some hundred), the timeline by
+//! the number of its spans. None of it is in `--json`, which is for numbers; `--trace` writes whole timelines.
 
 use corun_model::Nanos;
 
-/// How often times were how long.
+/// How often times had which length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// The longest time of each step that counted something, ns, ascending; and how many there were.
@@ -35,7 +34,7 @@ impl Times {
         found.map(|(longest, _)| *longest)
     }
 
-    /// Those of several runs together.
+    /// The times of several runs together.
     pub fn pooled<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
         let mut sums = std::collections::BTreeMap::<Nanos, u64>::new();
         for (longest, count) in all.flat_map(|times| &times.steps) {
@@ -66,7 +65,7 @@ pub struct VmTimes {
     pub left_alone: Vec<(Nanos, Option<Nanos>)>,
 }
 
-/// What a task did, without a gap in between while it did not wait.
+/// What a task did without interruption while it did not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The pCPU that it had; `None`: it wanted one.

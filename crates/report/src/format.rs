@@ -44,7 +44,7 @@ pub(crate) fn count(number: u64) -> String {
     }
 }
 
-/// A share as a percentage with one decimal; shares that are not zero do not look like it.
+/// A share as a percentage with one decimal; shares that are not zero do not look like zero.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".to_string(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Many VMs in few rows: where there are more than can be shown, those whose names differ in their number only, as
+//! Many VMs in few rows: where there are more than can be shown, those whose names differ only in their number, as
 //! `count` in a scenario makes them, are shown together.
 
 use crate::detail::{Detail, Times, VmTimes};
@@ -31,7 +31,7 @@ pub(crate) fn clients(run: &Run, most: usize) -> Vec<Kind> {
     kinds(all.collect(), most, "")
 }
 
-/// Those of the same name before its number that are alike in the rest, if there are more than `most` in all.
+/// Groups those that have the same name up to its number and are otherwise alike, if there are more than `most` in all.
 fn kinds<T: PartialEq>(all: Vec<(&str, T)>, most: usize, unit: &str) -> Vec<Kind> {
     let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -77,7 +77,7 @@ pub(crate) fn beyond(kinds: &[Kind], shown: usize) -> usize {
     rest.map(|kind| kind.members.len()).sum()
 }
 
-/// Are any of a case's VMs or clients shown together, where there are more than these of them?
+/// Are any of a case's VMs or clients shown together, because there are more than these of them?
 pub(crate) fn any(runs: &[Vec<&Run>], most: [usize; 2]) -> bool {
     let first = runs.first().and_then(|runs| runs.first());
     first.is_some_and(|run| {
@@ -86,8 +86,8 @@ pub(crate) fn any(runs: &[Vec<&Run>], most: [usize; 2]) -> bool {
     })
 }
 
-/// The runs of a case, policy by policy, with kinds in the place of VMs and of clients where there are more than
-/// `most` of these: means of their numbers, and all of their waits. `None` if all are shown by themselves.
+/// The runs of a case, policy by policy, with kinds in place of VMs and of clients where there are more than `most` of
+/// these: means of their numbers, and all of their waits. `None` if all are shown by themselves.
 pub(crate) fn together(runs: &[Vec<&Run>], most: [usize; 2]) -> Option<Vec<Vec<Run>>> {
     let first = runs.first()?.first()?;
     if !any(runs, most) {
@@ -163,7 +163,7 @@ fn members<'a, T>(kind: &'a Kind, all: &'a [T]) -> impl Iterator<Item = &'a T> {
     kind.members.iter().filter_map(|&at| all.get(at))
 }
 
-/// The results of several with the means of their numbers, of those who have them; `None` if there are none.
+/// The results of several with the means of their numbers, over those that have them; `None` if there are none.
 fn mean<'a, T: Clone + Serialize + DeserializeOwned + 'a>(
     all: impl Iterator<Item = &'a T>,
 ) -> Option<T> {
@@ -196,7 +196,7 @@ fn merged(all: &[&Value]) -> Value {
         Some(Value::Object(_)) => {
             let tables: Vec<&Map<String, Value>> =
                 there.iter().filter_map(|it| it.as_object()).collect();
-            // Each once: all have the same ones.
+            // Each key once: all have the same ones.
             let keys: BTreeSet<&String> = tables.iter().flat_map(|table| table.keys()).collect();
             let of = |key: &String| {
                 let values: Vec<&Value> = tables.iter().filter_map(|it| it.get(key)).collect();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How tables are laid out on a terminal: what stands side by side, and where lines break.
 //!
-//! Lines break between words, and a number is one word with its unit: [`figure`] binds them by no-break spaces,
-//! which [`lines`] makes plain ones. Only where the longest words do not fit are they broken.
+//! Lines break between words, and a number is one word with its unit: [`figure`] binds them by no-break spaces, which
+//! [`lines`] turns into plain ones. The longest words are broken only where they do not fit.
 
 use comfy_table::{
     Cell, CellAlignment, Column, ColumnConstraint, ContentArrangement, LineStyle, Table,
     TableStyle, Width,
 };
 
-/// Policies side by side where lines must be broken for it.
+/// Policies side by side where lines must be broken to fit them.
 const POLICIES_ACROSS: usize = 3;
 /// The same on narrow terminals, where they would be broken more than once.
 const POLICIES_ACROSS_NARROW: usize = 2;
@@ -17,7 +17,7 @@ const POLICIES_ACROSS_NARROW: usize = 2;
 const NARROW: u16 = 72;
 /// Below that no text is readable.
 const LEAST: u16 = 40;
-/// What a table may take on narrower terminals for its words: there it is the terminal that breaks its lines.
+/// What a table may take on narrower terminals for its words: there the terminal breaks its lines.
 const LEAST_TABLE: u16 = 60;
 /// Beyond that the eye loses the line.
 const WIDE: u16 = 120;
@@ -25,7 +25,7 @@ const WIDE: u16 = 120;
 const PADDING: usize = 2;
 /// A blank between two columns.
 const GAP: usize = 1;
-/// Binds what belongs together.
+/// Binds words that belong together.
 pub(crate) const BOUND: char = '\u{a0}';
 
 /// A line above, below the header and at the end: readable without colour, easy to copy.
@@ -48,7 +48,7 @@ pub(crate) fn spanning(width: u16) -> Table {
     table
 }
 
-/// Columns that text has on a terminal of `width` columns.
+/// Columns of text on a terminal of `width` columns.
 pub(crate) fn text_width(width: u16) -> usize {
     usize::from(width.clamp(LEAST, WIDE))
 }
@@ -67,7 +67,7 @@ pub(crate) fn figure(value: &str) -> String {
 /// Units that stay with their numbers in sentences.
 pub(crate) const UNITS: [&str; 5] = ["%", "ns", "µs", "ms", "s"];
 
-/// A sentence on lines of a terminal of `width` columns, all but the first a little to the right; numbers stay with
+/// A sentence as lines for a terminal of `width` columns, all but the first a little to the right; numbers stay with
 /// their units.
 pub(crate) fn sentence(text: &str, width: u16) -> String {
     let mut bound = String::new();
@@ -90,7 +90,7 @@ pub(crate) fn sentence(text: &str, width: u16) -> String {
     textwrap::fill(&bound, options).replace(BOUND, " ") + "\n"
 }
 
-/// Lines of text on a terminal of `width` columns; what begins with blanks stays that far to the right.
+/// Lines of text for a terminal of `width` columns; what begins with blanks stays that far to the right.
 pub fn paragraphs(text: &str, width: u16) -> String {
     let paragraph = |line: &str| {
         let words = line.trim_start();
@@ -103,7 +103,7 @@ pub fn paragraphs(text: &str, width: u16) -> String {
     text.lines().map(paragraph).collect()
 }
 
-/// A table on a terminal of `width` columns: `texts` of its columns are texts, the others numbers.
+/// A table for a terminal of `width` columns: the columns in `texts` are texts, the others numbers.
 pub fn grid(heads: &[&str], rows: &[Vec<String>], texts: &[usize], width: u16) -> String {
     let cell = |(at, text): (usize, &str)| match texts.contains(&at) {
         true => Cell::new(text),
@@ -140,8 +140,8 @@ impl Room {
     }
 }
 
-/// Which policies go into which table: the reference is in each, and beside it as many as fit on `width` columns;
-/// with lines that are broken between words only a few. `labels` are the columns to the left.
+/// Which policies go into which table: the reference is in each, and beside it as many as fit into `width` columns;
+/// only a few if lines must be broken between words. `labels` are the columns to the left.
 pub(crate) fn across(labels: &[Room], policies: &[Room], width: u16) -> Vec<Vec<usize>> {
     let room = usize::from(width.max(LEAST));
     let sum = |of: fn(&Room) -> usize, columns: &[usize]| -> usize {
@@ -213,12 +213,12 @@ fn keep_words(table: &mut Table) {
     }
 }
 
-/// Is a terminal of `width` columns so narrow that tables do with less beside each other?
+/// Is a terminal of `width` columns so narrow that tables have fewer columns side by side?
 pub(crate) fn is_narrow(width: u16) -> bool {
     width < NARROW
 }
 
-/// Characters that a column should have: of its longest word, or what it was given by [`unbroken`].
+/// Characters that a column should have: those of its longest word, or what [`unbroken`] gave it.
 fn wanted(table: &Table, at: usize) -> usize {
     let cells = table.column_cells_with_header_iter(at).flatten();
     let words = Room::of(cells.map(Cell::content)).least;

@@ -16,8 +16,8 @@ pub(crate) fn item(text: &str) -> String {
     wrapped(&format!("- {text}"), "  ") + "\n"
 }
 
-/// Lines of at most 100 columns, all but the first with `indent`. Names with hyphens stay whole: where a line ends, a
-/// reader of the page would see a space. And no line begins as an item of a list or a heading does.
+/// Lines of at most 100 columns, all but the first with `indent`. Names with hyphens stay whole: if a line ended at
+/// one, a reader of the page would see a space. And no line begins as an item of a list or a heading does.
 fn wrapped(text: &str, indent: &str) -> String {
     let options = textwrap::Options::new(100).word_splitter(textwrap::WordSplitter::NoHyphenation);
     let options = options.subsequent_indent(indent);
@@ -34,7 +34,7 @@ fn wrapped(text: &str, indent: &str) -> String {
     out
 }
 
-/// Would Markdown take the line for the beginning of a list's item, a heading or a quotation?
+/// Would Markdown take the line for the beginning of a list item, a heading or a quotation?
 fn starts_block(line: &str) -> bool {
     let first = line.split(' ').next().unwrap_or_default();
     let heading = !first.is_empty() && first.chars().all(|c| c == '#');

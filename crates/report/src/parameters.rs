@@ -6,10 +6,10 @@ use crate::markdown::cell;
 use comfy_table::Cell;
 use corun_model::Parameter;
 
-/// Columns from which on there is room for a table: keys are long, and so is where values come from.
+/// Columns from which on there is room for a table: keys and the origins of values are long.
 const WIDE: u16 = 140;
 
-/// The parameters for a terminal of `width` columns: a table if it is wide, else one below the other.
+/// The parameters for a terminal of `width` columns: a table if it is wide, else one parameter below the other.
 pub fn text(parameters: &[Parameter], width: u16) -> String {
     match width >= WIDE {
         true => table(parameters, width),
@@ -17,7 +17,7 @@ pub fn text(parameters: &[Parameter], width: u16) -> String {
     }
 }
 
-/// Each parameter with what is known of it below.
+/// Each parameter with what is known about it below.
 fn list(parameters: &[Parameter], width: usize) -> String {
     let mut out = String::new();
     let below = textwrap::Options::new(width)

@@ -25,7 +25,7 @@ pub(crate) struct TracePacket {
     pub(crate) track_descriptor: Option<TrackDescriptor>,
 }
 
-/// `sequence_flags`: what was interned before does not hold.
+/// `sequence_flags`: what was interned before is void.
 pub(crate) const CLEARED: u32 = 1;
 /// `sequence_flags`: makes use of what was interned before.
 pub(crate) const NEEDS: u32 = 2;

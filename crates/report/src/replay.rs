@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How well a replay matches its recording: shown before any what-if, because a user must know how
-//! far to trust one.
+//! How well a replay matches its recording: shown before any what-if, because a user must know how far to trust that.
 
 use crate::advice::Confidence;
 use crate::format::{amount, percent};
@@ -51,7 +50,7 @@ pub(crate) fn shown(check: &ReplayCheck, confidence: Option<&Confidence>) -> Sho
     }
 }
 
-/// The check in words, with how far to trust what-ifs, if that is not said elsewhere.
+/// The check in words, with how far to trust what-ifs, if that is not stated elsewhere.
 fn confident(check: &ReplayCheck, confidence: Option<&Confidence>) -> Vec<String> {
     let mut all = sentences(check);
     all.extend(confidence.map(Confidence::sentence));
@@ -77,7 +76,7 @@ fn heading(check: &ReplayCheck) -> String {
     )
 }
 
-/// Why it is not known under what the host was recorded.
+/// Why it is not known which scheduler the host ran under when it was recorded.
 pub(crate) fn unknown(check: &ReplayCheck) -> String {
     match check.recorded_scheduler.as_deref() {
         Some("corun") => {

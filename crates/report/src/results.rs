@@ -434,8 +434,8 @@ pub struct ClientResult {
     pub bytes_per_s: f64,
 }
 
-/// Rounds to six decimals, and makes what is no number a zero: printed numbers are always finite
-/// and do not hang on the last bit of a sum.
+/// Rounds to six decimals, and makes what is not a number zero: printed numbers are always finite and do not depend on
+/// the last bit of a sum.
 pub fn round(value: f64) -> f64 {
     let rounded = (value * 1e6).round() / 1e6;
     // Adding zero turns -0 into 0.

@@ -28,7 +28,7 @@ impl Spread {
     }
 }
 
-/// Over how many seeds numbers are medians, if any case was run with several.
+/// The number of seeds that medians are over, if any case was run with several.
 pub(crate) fn seeds(comparison: &Comparison) -> Option<String> {
     let cases = comparison.cases().into_iter();
     let seeds: Vec<usize> = cases.map(|case| comparison.seeds(case).len()).collect();
@@ -44,8 +44,8 @@ pub(crate) fn kernels<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
     models(runs.map(|run| (run.policy.as_str(), run.kernel.as_deref())))
 }
 
-/// Which kernels policies model, and by which key others are: nobody shall take a kernel of 2010 for
-/// today's. Empty if they model none.
+/// Which kernels policies model, and by which key to choose others: nobody should take a kernel of 2010 for today's.
+/// Empty if they model none.
 pub(crate) fn models<'a>(policies: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for (policy, kernel) in policies {
@@ -97,7 +97,7 @@ fn relative_throughput<'a>(runs: &[&Run], reference: &[&'a Run]) -> Vec<(&'a str
     vms.iter().enumerate().filter_map(relative).collect()
 }
 
-/// The geometric mean, and of several VMs the one that gains most and the one that pays.
+/// The geometric mean, and, for several VMs, the one that gains most and the one that pays.
 fn throughput(vms: &[(&str, f64)], reference: &str) -> Option<String> {
     let logs: Vec<f64> = vms
         .iter()
@@ -214,7 +214,7 @@ mod tests {
         let said = throughput(&vms, "eevdf").unwrap();
         assert!(said.contains("1.08× that of eevdf"), "{said}");
         assert!(said.contains("best db 1.70×, worst batch2 0.86×"), "{said}");
-        // All alike: nobody is named.
+        // All alike: no VM is named.
         let said = throughput(&[("a", 1.0), ("b", 1.001)], "eevdf").unwrap();
         assert!(said.ends_with("(geometric mean over VMs)"), "{said}");
         assert!(

@@ -17,9 +17,9 @@ use corun_model::counted;
 const VMS_SHOWN: usize = 16;
 /// Clients and channels shown in a table; the rest is in `--json`.
 const CLIENTS_SHOWN: usize = 16;
-/// VMs and clients that are shown by themselves.
+/// How many VMs and clients are shown by themselves.
 const SHOWN: [usize; 2] = [VMS_SHOWN, CLIENTS_SHOWN];
-/// Characters of a measure on a line of a narrow terminal.
+/// Characters of a measure on one line of a narrow terminal.
 const MEASURE: usize = 18;
 /// Host tasks shown in a table; the rest is in `--json`.
 const TASKS_SHOWN: usize = 16;
@@ -38,7 +38,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// What a terminal's table says of a policy.
+    /// What a terminal's table shows for a policy.
     fn cell(&self, at: usize) -> String {
         match &self.cells[at] {
             (value, Some(ratio)) => format!("{} {ratio:>6}", figure(value)),
@@ -86,7 +86,7 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
     out
 }
 
-/// What each case's policies model; where that is the same for all, it is said of the last one only.
+/// What each case's policies model; where that is the same for all, it is stated for the last one only.
 pub(crate) fn kernels(comparison: &Comparison) -> Vec<String> {
     let cases = comparison.cases().into_iter();
     let of = |case| summary::kernels(comparison.runs.iter().filter(|run| run.case == case));
@@ -99,7 +99,7 @@ pub(crate) fn kernels(comparison: &Comparison) -> Vec<String> {
     all
 }
 
-/// Which policies go into which table, as the widths of rows and names have it.
+/// Which policies go into which table, given the widths of rows and names.
 fn columns(rows: &[Row], policies: &[&str], width: u16) -> Vec<Vec<usize>> {
     let mut labels = vec![Room::of(rows.iter().map(|row| &row.measure))];
     if !is_narrow(width) {
@@ -120,7 +120,7 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
     let mut header = vec![Cell::new(""); if above { 1 } else { 2 }];
     header.extend(columns.iter().map(|&at| right(policies[at])));
     table.set_header(header);
-    // Whose rows these are is said in the first of those that are there.
+    // The first row present says whose rows these are.
     let mut of = "";
     for row in rows {
         if !row.of.is_empty() {
@@ -143,7 +143,7 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
     table
 }
 
-/// A measure below whose it is, a little to the right; a long one breaks before its unit.
+/// A measure below the name it belongs to, a little to the right; a long one breaks before its unit.
 fn below(measure: &str) -> String {
     let text = format!("{BOUND}{measure}");
     match text.chars().count() > MEASURE {
@@ -182,8 +182,8 @@ fn runs<'a>(comparison: &'a Comparison, case: &str) -> Vec<Vec<&'a Run>> {
     policies.iter().map(of).collect()
 }
 
-/// The host tasks that tables tell of: what a scenario says. A recording has every thread of the host,
-/// hundreds that nobody asks about.
+/// The host tasks that tables show: those that a scenario names. A recording has every thread of the host, hundreds
+/// that nobody asks about.
 fn tasks<'a>(comparison: &Comparison, run: &'a Run) -> &'a [TaskResult] {
     match comparison.replay {
         Some(_) => &[],
@@ -191,7 +191,7 @@ fn tasks<'a>(comparison: &Comparison, run: &'a Run) -> &'a [TaskResult] {
     }
 }
 
-/// All rows of a case; of many VMs, one for those of a kind.
+/// All rows of a case; if there are many VMs, one for those of a kind.
 pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
     let all = runs(comparison, case);
     let together = kinds::together(&all, SHOWN);
@@ -322,7 +322,7 @@ fn unused_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// Is one of these policies compared, as corun has it or another scheduler (`cfs-…`, `credit-…`)?
+/// Is one of these policies compared, corun's own or the same done to another scheduler (`cfs-…`, `credit-…`)?
 fn beside(runs: &[Vec<&Run>], policies: &[&str]) -> bool {
     let mut all = runs.iter().flatten();
     all.any(|run| policies.iter().any(|name| run.policy.contains(name)))
@@ -356,7 +356,7 @@ fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 8] {
     ]
 }
 
-/// How far siblings ran apart: shown where co-scheduling is compared with.
+/// How far siblings ran apart: shown where co-scheduling is among what is compared.
 fn sibling_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 6] {
     let measure = |measure: &str, show: Show, of: fn(&SiblingResult) -> Option<f64>| {
         let of = move |run: &Run| of(run.vms.get(index)?.siblings.as_ref()?);
@@ -476,7 +476,7 @@ fn client_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
     rows
 }
 
-/// Without comparison: shares are compared by looking at them.
+/// Without comparison: shares can be compared by looking at them.
 fn plain(mut row: Row) -> Row {
     row.cells.iter_mut().for_each(|cell| cell.1 = None);
     row
@@ -514,7 +514,7 @@ fn row(runs: &[Vec<&Run>], measure: &str, show: Show, of: impl Fn(&Run) -> Optio
 }
 
 fn shown(spread: &Spread, show: Show) -> String {
-    // Below three digits there is nothing to see.
+    // Below three digits the spread cannot be seen.
     match spread.half_range > spread.median.abs() * 5e-4 {
         true => format!("{} ±{}", show(spread.median), show(spread.half_range)),
         false => show(spread.median),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tables of what was measured, as the documents have them: often a paper's table with ours beside it.
+//! Tables of what was measured, as in the documents: often a paper's table with ours beside it.
 
 use crate::layout::{lines, right, ruled, sentence};
 use crate::markdown::cell;
@@ -91,7 +91,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// What a message says of how one is written.
+    /// How to write one, for messages.
     pub const EXPECTED: &'static str =
         "a number as it is to be written, such as \"0\", \"0.0\", \"+0.0 %\" or \"0,000\"";
 
@@ -143,7 +143,7 @@ impl FromStr for Format {
 }
 
 impl Table {
-    /// What the numbers are of, in a line: `fig4-5: median over 3 seeds`.
+    /// What the numbers are, in a line: `fig4-5: median over 3 seeds`.
     fn about(&self) -> String {
         let from = self.experiments.join(", ");
         let kind = if self.means { "means" } else { "medians" };
@@ -185,7 +185,7 @@ fn laid_out(table: &Table, width: u16) -> comfy_table::Table {
     out
 }
 
-/// A table for a page, with a line below it that says how it is made again.
+/// A table for a page, with a line below it that says how to make it again.
 pub fn markdown(table: &Table) -> String {
     let row = |first: &str, cells: Vec<&str>| {
         let all = std::iter::once(first).chain(cells).map(cell);

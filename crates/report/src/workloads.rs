@@ -9,7 +9,7 @@ use comfy_table::{Cell, Table};
 use corun_model::{Nanos, counted, time};
 use serde::Serialize;
 
-/// Programs of one workload that are shown; the others are like them.
+/// Programs of one workload that are shown; the others are similar.
 const PROGRAMS_SHOWN: usize = 6;
 
 /// A workload.
@@ -52,7 +52,7 @@ pub struct Alone {
     pub lock_waits_per_s: f64,
     /// Answers to its clients.
     pub responses_per_s: Option<f64>,
-    /// Until they arrived.
+    /// Mean time until they arrived.
     pub response_mean_ns: Option<Nanos>,
 }
 
@@ -165,7 +165,7 @@ fn members_table(workloads: &[Workload], width: u16) -> Table {
     rows.into_iter().for_each(|cells| {
         table.add_row(without_threads(cells));
     });
-    // Figures keep a blank to the left of them; one is enough.
+    // Figures keep a blank to their left; one is enough.
     for column in table.column_iter_mut().skip(1) {
         column.set_padding((0, 1));
     }

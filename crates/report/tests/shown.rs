@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tables, page and JSON of a made-up comparison.
 
-// Helpers of tests, too, say what they expect by panicking.
+// Test helpers, too, panic when an expectation fails.
 #![allow(clippy::unwrap_used)]
 
 use corun_report::detail::{Detail, Lane, Span, Timeline, Times, VmTimes};
@@ -97,10 +97,10 @@ fn detail(gain: f64) -> Detail {
     }
 }
 
-/// Spans of a timeline here: as many as a report has together.
+/// Spans of a timeline here: as many as all of a report's together.
 const SPANS: u64 = 1000;
 
-/// `spans` spans of eight vCPUs, two for each of four pCPUs, that take turns.
+/// `spans` spans of eight vCPUs, two for each of four pCPUs, which take turns.
 fn timeline(spans: u64) -> Timeline {
     let turns = spans / 16;
     let lane = |vcpu: u64| {
@@ -373,7 +373,7 @@ fn clients_show_what_they_have() {
             .unwrap()
             .contains("12")
     );
-    // Nothing was given up, and a sink has no replies.
+    // No request was given up, and a sink has no replies.
     assert_eq!(row("users", "given up"), None);
     assert_eq!(row("backup (sink)", "replies/s"), None);
 }
@@ -465,7 +465,7 @@ fn an_empty_comparison_is_shown_as_such() {
     assert!(json(&empty).unwrap().contains("\"runs\": []"));
 }
 
-/// Is the committed schema of this name the one of the types?
+/// Does the committed schema of this name match the types?
 #[track_caller]
 fn is_committed(name: &str, schema: serde_json::Result<String>) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The calibration files that `corun calibrate` writes: of AQL_Sched's slices and limits here, of vSMT-IO's
-//! symbiosis in [`symbiosis`]. A file says of which kind it is.
+//! The calibration files that `corun calibrate` writes: here those with AQL_Sched's slices and limits, in [`symbiosis`]
+//! those for vSMT-IO's symbiosis. A file says which kind it is.
 
 use crate::hardware::CACHE;
 use crate::policy::setting;
@@ -12,9 +12,9 @@ use corun_policies::aql::{Calibration, Machine};
 use corun_policies::{Settings, vsmtio};
 use std::collections::BTreeMap;
 
-/// What a file of types says of slices.
+/// The slices in a file of types.
 const SLICES: [&str; 6] = ["default", "IOInt", "ConSpin", "LLCF", "LLCO", "LoLCF"];
-/// And of the limits between types.
+/// And the limits between types.
 const LIMITS: [&str; 4] = ["io_events", "pause_exits", "llc_references", "llc_misses"];
 
 /// A calibration file.
@@ -26,7 +26,7 @@ pub struct CalibrationFile {
     pub found: Calibrated,
 }
 
-/// What calibration found, by the kind of the file.
+/// What calibration found, by kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calibrated {
     /// Slices of types and what divides them, for aql and those that use its recognition.
@@ -44,10 +44,11 @@ impl Calibrated {
         }
     }
 
-    /// Is it of use to this policy? Of those that use none any may be there, for a policy that comes later.
+    /// Is it of use to this policy? For policies that use none, any may be given: it may serve a policy that comes
+    /// later.
     ///
     /// # Errors
-    /// That it is of the other kind, with what would be the right one.
+    /// If it is of the other kind; says what would be the right one.
     pub fn is_for(&self, policy: &str) -> Result<(), String> {
         let wrong = |is: &str, wants: &str| {
             Err(format!(
@@ -63,7 +64,7 @@ impl Calibrated {
         }
     }
 
-    /// What of its policy's settings it says, as `--set` would.
+    /// The settings of its policy that it gives, as `--set` would.
     pub fn values(&self) -> BTreeMap<String, String> {
         let mut settings = Settings::default();
         self.put_into(&mut settings);
@@ -95,7 +96,7 @@ pub fn calibration(file: &str, text: &str) -> Result<CalibrationFile, Problems> 
     let top = Reader::top(&document, file, &problems);
     let read = calibration_in(&top);
     problems.into_result()?;
-    // Whatever is missing has been told.
+    // Whatever is missing has been reported.
     read.ok_or_else(Problems::default)
 }
 
@@ -157,7 +158,7 @@ fn machine(top: &Reader<'_>) -> Option<Machine> {
     })
 }
 
-/// AQL's: slices of types, limits between them.
+/// AQL's values: slices of types, limits between them.
 fn of_types(top: &Reader<'_>) -> Option<Calibrated> {
     let slices = within(top, "slice", &SLICES);
     let limits = within(top, "limit", &LIMITS);
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(found.limits.io_events, 3);
     }
 
-    /// What is said of a broken file.
+    /// The problems reported for a broken file.
     fn problems(from: &str, to: &str) -> String {
         assert!(GOOD.contains(from));
         calibration("c.toml", &GOOD.replace(from, to))

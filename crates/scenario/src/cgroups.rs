@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `[group.NAME]`, the host's cgroups, and what VMs say of their own: the files of cgroup v2 with the same
-//! names (`cpu.weight`, `cpu.max`, `cpu.max.burst`, `cpu.idle`).
+//! `[group.NAME]`, the host's cgroups, and what VMs say about their own: the files of cgroup v2 with the same names
+//! (`cpu.weight`, `cpu.max`, `cpu.max.burst`, `cpu.idle`).
 
 use crate::limits;
 use crate::names;
@@ -11,7 +11,7 @@ use corun_model::{NEUTRAL_WEIGHT, Nanos, time};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// `cpu.max`: so much pCPU time in each period.
+/// `cpu.max`: this much pCPU time in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuMax {
     /// pCPU time, ns.
@@ -20,7 +20,7 @@ pub struct CpuMax {
     pub period: Nanos,
 }
 
-/// What is said of a cgroup beside its weight.
+/// What is said about a cgroup besides its weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupKeys {
     /// `cpu_max`; `None`: no limit.
@@ -50,9 +50,9 @@ pub(crate) const WEIGHT: RangeInclusive<u32> = 1..=10_000;
 const PERIOD: RangeInclusive<Nanos> = MS..=SEC;
 /// The kernel's default.
 const DEFAULT_PERIOD: Nanos = 100 * MS;
-/// More is no limit on any host there is.
+/// More would limit nothing on any existing host.
 const MOST_TIME: Nanos = 1000 * SEC;
-/// Within each other, with the VM's own: as deep as the dispatcher looks.
+/// How deep groups may be nested, with the VM's own: as deep as the dispatcher looks.
 const DEEPEST: usize = 9;
 
 impl FromStr for CpuMax {
@@ -81,12 +81,12 @@ impl FromStr for CpuMax {
     }
 }
 
-/// What a table says of `cpu.max` under this key.
+/// What a table says about `cpu.max` under this key.
 fn cpu_max(table: &Reader<'_>, key: &'static str) -> Option<CpuMax> {
     table.parsed(key, "pCPU time per period such as \"20ms/100ms\"")
 }
 
-/// What limits the cgroup that each vCPU of a VM has to itself, if they have any. `within`: the group around the VM's own.
+/// What limits the cgroup that each vCPU of a VM has to itself, if any. `within`: the group around the VM's own.
 pub(crate) fn of_each_vcpu(
     table: &Reader<'_>,
     within: Option<usize>,
@@ -101,7 +101,7 @@ pub(crate) fn of_each_vcpu(
     max
 }
 
-/// What a table says of a cgroup; `outer`: the key that names the group around it.
+/// What a table says about a cgroup; `outer`: the key that names the group around it.
 pub(crate) fn keys(table: &Reader<'_>, outer: &'static str, groups: &[String]) -> CgroupKeys {
     let max = cpu_max(table, "cpu_max");
     let burst = table.duration("cpu_burst", 0..=MOST_TIME);
@@ -121,7 +121,7 @@ pub(crate) fn keys(table: &Reader<'_>, outer: &'static str, groups: &[String]) -
     }
 }
 
-/// The kernel answers EINVAL (kernel/sched/core.c: `tg_set_cfs_bandwidth()`).
+/// The kernel answers EINVAL to such a burst (kernel/sched/core.c: `tg_set_cfs_bandwidth()`).
 fn refuse_burst(table: &Reader<'_>, max: CpuMax) {
     let key = "cpu_burst";
     let found = table.find(key).map(|node| node.value.show());
@@ -174,7 +174,7 @@ pub(crate) fn groups(top: &Reader<'_>) -> Vec<Group> {
     all
 }
 
-/// How many groups are around one in this place, itself counted.
+/// How many groups are around one in this place, itself included.
 fn depth(all: &[Group], mut at: Option<usize>) -> usize {
     let mut depth = 0;
     while let Some(group) = at.and_then(|at| all.get(at)) {
@@ -203,7 +203,7 @@ mod tests {
 
     const HOST: &str = "[host]\npcpus = 2\n[vm.a]\nvcpus = 1\nworkload = \"compute\"\n";
 
-    /// The case of a host with a VM `a` of which is said `vm`, and then `groups`.
+    /// The case of a host with a VM `a` that has the keys `vm`, and then `groups`.
     fn case(vm: &str, groups: &str) -> Result<crate::Case, String> {
         let text = format!("{HOST}{vm}\n{groups}");
         let read = crate::read("test.toml", &text, &[]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The sections about the host's disks, and what VMs say of theirs.
+//! The sections about the host's disks, and what VMs say about theirs.
 
 use crate::cgroups::WEIGHT;
 use crate::names;
@@ -11,7 +11,7 @@ use corun_model::time::SEC;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// `[device.NAME]`. `None`: not said.
+/// `[device.NAME]`. `None`: not given.
 #[derive(Clone, Debug)]
 pub struct Disk {
     /// Its name.
@@ -26,15 +26,15 @@ pub struct Disk {
     pub submit: Option<Nanos>,
     /// From completion to the guest's interrupt.
     pub complete: Option<Nanos>,
-    /// Of so many reads one goes to the disk, the others are answered by the host's page cache. Writes all go to the disk.
+    /// One of this many reads goes to the disk; the host's page cache answers the others. Writes all go to the disk.
     pub page_cache: Option<u32>,
-    /// What only solid-state disks have.
+    /// Keys that only solid-state disks have.
     pub ssd: SsdKeys,
-    /// What only hard disks have.
+    /// Keys that only hard disks have.
     pub hdd: HddKeys,
-    /// What only the deadline scheduler has.
+    /// Keys that only the deadline scheduler has.
     pub deadline: DeadlineKeys,
-    /// What only the anticipatory scheduler has.
+    /// Keys that only the anticipatory scheduler has.
     pub anticipatory: AnticipatoryKeys,
 }
 
@@ -90,13 +90,13 @@ pub struct DeadlineKeys {
 /// Keys of the anticipatory scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnticipatoryKeys {
-    /// Wait for a queue's next request.
+    /// How long to wait for a queue's next request.
     pub slice_idle: Option<Nanos>,
-    /// Wait for a VM's next request.
+    /// How long to wait for a VM's next request.
     pub group_idle: Option<Nanos>,
     /// Time that one queue is served.
     pub slice: Option<Nanos>,
-    /// Every VM is served within.
+    /// The time within which every VM is served.
     pub target_latency: Option<Nanos>,
     /// Longest wait of a request in its queue's slice.
     pub expire: Option<Nanos>,
@@ -104,7 +104,7 @@ pub struct AnticipatoryKeys {
     pub quantum: Option<u32>,
 }
 
-/// What a VM says of its disk.
+/// What a VM says about its disk.
 #[derive(Clone, Debug, Default)]
 pub struct DiskUse {
     /// Which one: its place in the list of disks.
@@ -132,7 +132,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// Bytes per second: decimal, as data sheets and quotas have them.
+/// Bytes per second: decimal, as in data sheets and quotas.
 struct Rate(u64);
 
 impl FromStr for Rate {
@@ -169,7 +169,7 @@ pub(crate) fn size(table: &Reader<'_>, key: &'static str) -> Option<u64> {
     table.parsed::<Bytes>(key, SIZE).map(|bytes| bytes.0)
 }
 
-/// A size that is looked at again later.
+/// A size that is checked again later.
 fn located_size(table: &Reader<'_>, key: &'static str) -> Option<Located<u64>> {
     table.said(key, size(table, key)?)
 }
@@ -212,7 +212,7 @@ const ANTICIPATORY: [&str; 6] = [
     "expire",
     "quantum",
 ];
-/// What the simulator does unless told otherwise.
+/// What the simulator uses unless told otherwise.
 const DEFAULT_SCHEDULER: &str = "deadline";
 
 /// All disks.
@@ -247,7 +247,7 @@ fn disk(name: &str, table: Reader<'_>) -> Option<Disk> {
     disk
 }
 
-/// Keys that this disk would not heed.
+/// Reports keys that this disk would not heed.
 fn check(disk: &Disk, table: &Reader<'_>) {
     let foreign = |keys: &[&'static str], said: &str, needs: &str| {
         for key in keys.iter().filter(|key| table.has(key)) {
@@ -313,7 +313,7 @@ fn anticipatory(table: &Reader<'_>) -> AnticipatoryKeys {
     }
 }
 
-/// What a VM says of its disk. If the host has just one disk, that is the one it means.
+/// What a VM says about its disk. If the host has just one disk, the VM means that one.
 pub(crate) fn disk_use(table: &Reader<'_>, disks: &[Disk]) -> DiskUse {
     let disk = named_disk(table, disks);
     let said = DiskUse {

@@ -7,14 +7,14 @@ use crate::settings::{Costs, HaltPoll, Hardware, Smt};
 use corun_model::Nanos;
 use std::ops::RangeInclusive;
 
-/// From a page, less than the first-level caches of hosts that run KVM have, to far beyond any cache there is. Of
-/// caches of a few lines a run would follow each line.
+/// From a page, which is less than the first-level caches of hosts that run KVM have, to far more than any cache has.
+/// With caches of a few lines, a run would follow each line.
 pub(crate) const CACHE: RangeInclusive<u64> = 4096..=1 << 30;
-/// Memory that takes longer is no memory.
+/// Nothing that takes longer is memory.
 const LATENCY: RangeInclusive<Nanos> = 0..=10_000;
-/// Speeds beside an SMT sibling; nothing is sped up or stopped.
+/// Speeds while the SMT sibling works; nothing is sped up or stopped.
 const SPEED: RangeInclusive<u32> = 1..=100;
-/// What two threads of a core do, relative to one: less than half of one is no machine.
+/// What two threads of a core do, relative to one: no machine has less than half of one.
 const YIELD: RangeInclusive<u32> = 50..=200;
 
 pub(crate) fn hardware(table: &Reader<'_>) -> Hardware {

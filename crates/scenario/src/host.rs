@@ -41,7 +41,7 @@ pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
     topology.map(|topology| Host { topology, ..host })
 }
 
-/// As many as Linux' cpuidle has (`CPUIDLE_STATE_MAX`).
+/// As many states as Linux' cpuidle has (`CPUIDLE_STATE_MAX`).
 const IDLE_STATES: usize = 10;
 
 fn idle_states(table: &Reader<'_>) -> Vec<IdleState> {

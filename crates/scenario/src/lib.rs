@@ -2,10 +2,9 @@
 //! Reads a host scenario: a TOML file that says what a host looks like, which VMs it has, what they
 //! do, and how to run it. `docs/scenario.md` lists every key.
 //!
-//! A scenario becomes plain data ([`Scenario`]): names of workloads and presets and the texts of
-//! programs stay texts with their places, for those crates that know what they mean. Everything
-//! else is checked here, and every problem found is told at once, with file, line, key, what was
-//! found and what is accepted.
+//! A scenario becomes plain data ([`Scenario`]): names of workloads and presets and the texts of programs stay texts
+//! with their places, for those crates that know what they mean. Everything else is checked here, and every problem
+//! found is reported at once, with file, line, key, what was found and what is accepted.
 //!
 //! On its way a document passes through [`tree`] (positions kept), [`merge`] (cases and overrides
 //! from the command line), [`reader`] (typed access) and the sections.
@@ -49,7 +48,7 @@ pub mod limits {
     pub const VCPUS_PER_VM: u32 = 512;
     /// vCPUs of all VMs; host tasks in all.
     pub const VCPUS: u32 = 4096;
-    /// A VM's cap in percent of one pCPU: as many as there may be.
+    /// A VM's cap in percent of one pCPU: that of as many pCPUs as there may be.
     pub const CAP: u32 = 51_200;
     /// Threads of one VM.
     pub const THREADS: u32 = 65_536;
@@ -76,8 +75,8 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
     problems.or_ok(scenario)
 }
 
-/// As [`read`]; where something is wrong, what could be read of the scenario comes with it: cases with those of their
-/// VMs and tasks of which all could, for callers that check names and programs.
+/// As [`read`]. If something is wrong, what could be read of the scenario comes with it, for callers that check names
+/// and programs: cases with those of their VMs and tasks that could be read completely.
 pub fn read_as_far(file: &str, text: &str, overrides: &[Override]) -> (Scenario, Problems) {
     let nothing = || Scenario {
         file: file.to_string(),
@@ -102,7 +101,7 @@ pub fn read_as_far(file: &str, text: &str, overrides: &[Override]) -> (Scenario,
             }
         }
         cases.extend(case(name, &top));
-        // Those of the scenario were taken out of it.
+        // The scenario's own cases were taken out of the document.
         if let Some(within) = top.find("case") {
             top.problem_at(&within.place, "case: a case has no cases of its own");
         }
@@ -141,7 +140,7 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     let run = host::run(top.table("run"));
     let mut schedulers = host::schedulers(top.table("scheduler"));
     schedulers.policies = policy::policies(top.table("policy"));
-    // Without a host, lists of pCPUs cannot be checked; all else can.
+    // Without a host, lists of pCPUs cannot be checked; everything else can.
     let pcpus = host.as_ref().map(|host| host.topology.pcpus());
     let disks = disks::disks(top);
     let groups = cgroups::groups(top);

@@ -8,8 +8,8 @@ use crate::reader::dotted;
 use crate::suggest::or_nearest;
 use crate::tree::{self, Entry, Node, Table, Value};
 
-/// Keys that mean the same thing in different words: saying one takes the others back. Dotted ones
-/// are in a table beside the others.
+/// Keys that mean the same thing in different words: giving one takes the others back. Dotted ones are in a table
+/// beside the others.
 const ALTERNATIVES: [(&str, &[&str]); 8] = [
     ("idle_states", &["costs.idle_wake"]),
     ("costs.idle_wake", &["idle_states"]),
@@ -29,8 +29,8 @@ const NAMED: [&str; 6] = ["group", "vm", "device", "client", "channel", "task"];
 pub struct Override(Table);
 
 impl Override {
-    /// Reads `key.of.some.value=VALUE`, as given with `option` (such as `--set`). The value is
-    /// TOML; what is no TOML value is taken as text, so that quotes may be left out.
+    /// Reads `key.of.some.value=VALUE`, as given with `option` (such as `--set`). The value is TOML; what is not a TOML
+    /// value is taken as text, so that quotes may be left out.
     ///
     /// # Errors
     /// If there is no key or no `=`.
@@ -71,7 +71,7 @@ impl Override {
         if !is_one_key(key) {
             return Err(wrong_key());
         }
-        // In an inline table nothing can follow the value but what is part of it.
+        // In an inline table nothing can follow the value except what is part of it.
         if tree::parse(source, &format!("it = {{ {key} = {value}\n}}")).is_ok()
             && let Ok(table) = tree::parse(source, &format!("{key} = {value}"))
         {
@@ -100,7 +100,7 @@ fn is_one_key(key: &str) -> bool {
     parts_of_key(key).is_some()
 }
 
-/// The parts of a dotted key, each of which may be in quotes; `None` if it is not one key, or more than that.
+/// The parts of a dotted key, each of which may be in quotes; `None` if it is not one key, or is more than that.
 pub fn parts_of_key(key: &str) -> Option<Vec<String>> {
     if key.contains(char::is_control) {
         return None;
@@ -119,7 +119,7 @@ pub fn parts_of_key(key: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Does an empty table of this key say something: that there is one more of what has names, or that the host has a
+/// Does an empty table of this key mean something: that there is one more thing with a name, or that the host has a
 /// thread for the VM's devices?
 fn means_something_empty(key: &str) -> bool {
     let parts = parts_of_key(key).unwrap_or_default();
@@ -155,7 +155,7 @@ pub fn cases(
     overrides: &[Override],
 ) -> Result<Vec<(String, Table)>, Problems> {
     let mut wrong = Problems::default();
-    // Cases may have what the scenario lacks: then theirs counts, below.
+    // Cases may have what the scenario lacks: then what counts is theirs, below.
     let has_cases = document.get("case").is_some();
     for Override(table) in overrides {
         let checked = cases_are_there(table, &document).and(some_cases_have(table, &document));
@@ -210,10 +210,10 @@ pub fn cases(
     }
 }
 
-/// Are the cases that an override tells of those of the scenario?
+/// Are the cases that an override names among those of the scenario?
 ///
 /// # Errors
-/// If one is not: it would be one more.
+/// If one is not: it would be an additional case.
 fn cases_are_there(over: &Table, document: &Table) -> Result<(), Problems> {
     let mut problems = Problems::default();
     let known = within(document, "case");
@@ -242,7 +242,7 @@ fn cases_are_there(over: &Table, document: &Table) -> Result<(), Problems> {
     problems.or_ok(())
 }
 
-/// The dotted key of the first value in there.
+/// The dotted key of the first value in `node`.
 fn innermost(node: &Node, path: &str) -> String {
     match &node.value {
         Value::Table(table) => match table.iter().next() {
@@ -253,7 +253,7 @@ fn innermost(node: &Node, path: &str) -> String {
     }
 }
 
-/// Is something with a name told of that some cases have, and others do not? An override holds for all of them.
+/// Does the override concern something with a name that some cases have, and others do not? It holds for all of them.
 ///
 /// # Errors
 /// If so.
@@ -272,7 +272,7 @@ fn some_cases_have(over: &Table, document: &Table) -> Result<(), Problems> {
                 _ => false,
             });
             let having: Vec<String> = having.map(|case| format!("{:?}", case.key)).collect();
-            // What none has is new for all, and what all have may be told of for all.
+            // What no case has is new for all, and what all have may be overridden for all.
             let Some(first) = having.first().filter(|_| having.len() < cases.len()) else {
                 continue;
             };
@@ -303,17 +303,17 @@ fn within<'a>(table: &'a Table, key: &str) -> Option<&'a Table> {
     }
 }
 
-/// Lays `over` over `base`: tables are merged key by key, everything else is replaced. What cannot be is left.
+/// Lays `over` over `base`: tables are merged key by key, everything else is replaced. What cannot be merged is left.
 ///
 /// # Errors
-/// If `over` tells of tables of a list that are not there.
+/// If `over` names tables of a list that are not there.
 pub fn overlay(base: &mut Table, over: &Table) -> Result<(), Problems> {
     let mut problems = Problems::default();
     lay(base, over, "", &mut problems);
     problems.or_ok(())
 }
 
-/// The same of the tables at `path`.
+/// Does the same for the tables at `path`.
 fn lay(base: &mut Table, over: &Table, path: &str, problems: &mut Problems) {
     for (_, others) in ALTERNATIVES.iter().filter(|(name, _)| says(over, name)) {
         for other in others.iter().filter(|other| !says(over, other)) {
@@ -351,7 +351,7 @@ fn is_of_tables(list: &[Node]) -> bool {
     !list.is_empty() && list.iter().all(is_table)
 }
 
-/// Lays `over` over tables of a list, which have numbers from 1 on: `thread.2.count` is that of the second.
+/// Lays `over` over tables of a list, which are numbered from 1 on: `thread.2.count` is the second one's.
 fn lay_numbered(list: &mut [Node], over: &Table, path: &str, problems: &mut Problems) {
     let count = list.len();
     for Entry { key, place, node } in over.iter() {
@@ -380,7 +380,7 @@ fn lay_numbered(list: &mut [Node], over: &Table, path: &str, problems: &mut Prob
     }
 }
 
-/// That a list of `count` tables has none with the number `key`.
+/// Says that a list of `count` tables has none with the number `key`.
 fn not_there(key: &str, count: usize, path: &str) -> String {
     let digits = key.strip_prefix('-').unwrap_or(key);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -399,7 +399,7 @@ fn not_there(key: &str, count: usize, path: &str) -> String {
     format!("found {found}, expected {expected}{such_as}")
 }
 
-/// Is this key, or the one in a table that a dotted key means, there?
+/// Is this key present, or the one in a table that a dotted key means?
 fn says(table: &Table, key: &str) -> bool {
     match key.split_once('.') {
         None => table.get(key).is_some(),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What things may be called: what results list, terminals show, and programs, options and other sections name.
+//! What things may be called: names that results list, terminals show, and programs, options and other sections use.
 
 use crate::problem::Problem;
 use crate::reader::Reader;
 use crate::tree::Entry;
 
-/// Longest name of a VM, device and the like: a column of a table.
+/// Longest name of a VM, device and the like: it must fit a column of a table.
 const LONGEST: usize = 40;
-/// Longest name of a case: a line.
+/// Longest name of a case: it must fit a line.
 const LONGEST_OF_CASES: usize = 80;
 
 /// Checks the name of a VM, device, client, channel, group or host task, whose table this is.
@@ -24,7 +24,7 @@ pub(crate) fn check(table: &Reader<'_>, name: &str) {
 /// Checks the name of a case.
 ///
 /// # Errors
-/// What it should be.
+/// If it is not accepted; says what it should be.
 pub(crate) fn check_case(case: &Entry) -> Result<(), Problem> {
     let name = &case.key;
     if fits(name, LONGEST_OF_CASES) && !name.chars().any(char::is_control) {

@@ -20,7 +20,7 @@ pub struct Network {
     pub latency: Option<Nanos>,
     /// Between guest and host.
     pub vhost: Option<Nanos>,
-    /// Floor under the variance in TCP's time-out.
+    /// Lower bound of the variance in TCP's time-out.
     pub tcp_min_rto: Option<Nanos>,
     /// Time-out of a connection's first packet.
     pub tcp_first_rto: Option<Nanos>,
@@ -32,18 +32,18 @@ pub struct Network {
     pub tcp_undo: Option<bool>,
 }
 
-/// `[client.NAME]`, one for each VM that `vm` means.
+/// `[client.NAME]`, one for each VM that `vm` stands for.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// Its name.
     pub name: String,
-    /// The VM's name as it was written; problems with the client are told there.
+    /// The VM's name as it was written; problems with the client are reported there.
     pub said_vm: Located<String>,
     /// The VM: its place in the list of VMs.
     pub vm: usize,
     /// What it does.
     pub kind: ClientKind,
-    /// When it is there.
+    /// When it is present.
     pub presence: Presence,
 }
 
@@ -71,7 +71,7 @@ pub enum ClientKind {
     Ping {
         /// From one to the next: a length.
         interval: Option<Located<String>>,
-        /// After which a ping counts as lost.
+        /// Time after which a ping counts as lost.
         timeout: Option<Nanos>,
     },
     /// `kind = "sink"`.
@@ -83,7 +83,7 @@ pub enum ClientKind {
     Stream {
         /// The port.
         port: Located<String>,
-        /// So many connections.
+        /// Number of connections.
         connections: u32,
     },
 }
@@ -93,22 +93,22 @@ pub enum ClientKind {
 pub struct Requests {
     /// The port.
     pub port: Located<String>,
-    /// At most so many requests at a time.
+    /// The most requests at a time.
     pub connections: u32,
     /// Of a request: a size.
     pub size: Option<Located<String>>,
-    /// After which a request is given up.
+    /// Time after which a request is given up.
     pub timeout: Option<Nanos>,
     /// Do connections outlive their request?
     pub keep_alive: bool,
 }
 
-/// `[channel.NAME]`, one for each VM that `from` means.
+/// `[channel.NAME]`, one for each VM that `from` stands for.
 #[derive(Clone, Debug)]
 pub struct Channel {
     /// Its name.
     pub name: String,
-    /// `from` as it was written; problems with the channel are told there.
+    /// `from` as it was written; problems with the channel are reported there.
     pub said_from: Located<String>,
     /// The VM that calls (its place in the list) and its port.
     pub from: (usize, String),
@@ -118,7 +118,7 @@ pub struct Channel {
     pub said_to: Located<String>,
 }
 
-/// Latencies: beyond a second it is no network.
+/// Latencies: with more than a second it is no network.
 const LATENCY: std::ops::RangeInclusive<Nanos> = 0..=SEC;
 /// Time-outs of TCP.
 const RTO: std::ops::RangeInclusive<Nanos> = MS..=60 * SEC;
@@ -147,7 +147,7 @@ pub(crate) fn network(table: Option<Reader<'_>>) -> Network {
     network
 }
 
-/// The VMs that a name means: the one of that name, or those that a `count` made of it.
+/// The VMs that a name stands for: the one of that name, or those that a `count` made of it.
 fn meant(vms: &[Vm], name: &str) -> Vec<usize> {
     let all = || vms.iter().enumerate();
     if let Some((at, _)) = all().find(|(_, vm)| vm.name == name) {
@@ -166,8 +166,8 @@ fn some_meant(table: &Reader<'_>, key: &str, vms: &Vms<'_>, name: &str) -> Vec<u
     found
 }
 
-/// What is made for a VM that a `count` made is called after it, too: whatever the count is, so that
-/// names stay when it changes.
+/// What is made for a VM that a `count` made is named after that VM, too: whatever the count is, so that names stay
+/// when it changes.
 fn name_for(name: &str, vm: &Vm, said: &str) -> String {
     match vm.name == said {
         true => name.to_string(),
@@ -209,7 +209,7 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &Vms<'_>) -> Vec<Client> {
 
 const KINDS: [&str; 5] = ["closed", "open", "ping", "sink", "stream"];
 
-/// Keys of clients with the kinds that heed them.
+/// Keys of clients, and the kinds that heed them.
 const HEEDED: [(&str, &[&str]); 13] = [
     ("port", &["closed", "open", "sink", "stream"]),
     ("connections", &["closed", "open", "stream"]),
@@ -226,7 +226,7 @@ const HEEDED: [(&str, &[&str]); 13] = [
     ("off", &["closed", "open", "ping", "stream"]),
 ];
 
-/// Keys that a client of this kind would not heed. If it is none, no key is unknown for that.
+/// Reports keys that a client of this kind would not heed. If there is no such kind, no key is refused for that.
 fn foreign(table: &Reader<'_>, said: &str) {
     let known = KINDS.contains(&said);
     for (key, kinds) in HEEDED {
@@ -375,7 +375,7 @@ fn caller(said: &str) -> &str {
     said.split_once(':').map_or(said, |(vm, _)| vm)
 }
 
-/// An end of a channel: as written, the VMs that it means, the port.
+/// An end of a channel: as written, the VMs that it stands for, the port.
 fn end(
     table: &Reader<'_>,
     key: &'static str,

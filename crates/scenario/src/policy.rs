@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `[policy.NAME]`: what corun's policies are told.
+//! `[policy.NAME]`: the settings of corun's policies.
 //!
-//! Which keys there are and what each may be, the policies say themselves ([`Settings::field`]); here it
-//! is read from a scenario, with everything that is wrong told at its place.
+//! The policies themselves say which keys there are and what each may be ([`Settings::field`]); here they are read from
+//! a scenario, and everything that is wrong is reported at its place.
 
 use crate::calibration::Calibrated;
 use crate::problem::Located;
@@ -14,20 +14,20 @@ use std::ops::RangeInclusive;
 /// `[policy]`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyKeys {
-    /// The settings of all policies: the defaults, and what was said.
+    /// The settings of all policies: the defaults, and what was given.
     pub settings: Settings,
     /// `policy.NAME.calibration`: files of `corun calibrate`, to be read by the caller: this crate reads no files.
     pub calibrations: Vec<CalibrationSaid>,
 }
 
-/// A calibration file that a policy is told of.
+/// A calibration file that a policy is given.
 #[derive(Clone, Debug)]
 pub struct CalibrationSaid {
     /// The policy.
     pub policy: &'static str,
     /// The file.
     pub file: Located<String>,
-    /// The policy's settings that were said beside it.
+    /// The policy's settings that were given beside it.
     beside: Vec<&'static str>,
 }
 
@@ -35,7 +35,7 @@ pub struct CalibrationSaid {
 pub const CALIBRATED: [&str; 2] = ["aql", "vsmtio"];
 
 impl PolicyKeys {
-    /// Takes what a calibration file says; what was said beside it is stronger.
+    /// Takes what a calibration file says; settings given beside it take precedence.
     pub fn calibrate(&mut self, said: &CalibrationSaid, found: &Calibrated) {
         let before = self.settings;
         found.put_into(&mut self.settings);
@@ -80,7 +80,7 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
     said
 }
 
-/// Reads one setting; what is not said stays as it is.
+/// Reads one setting; what is not given stays as it is.
 pub(crate) fn setting(
     table: &Reader<'_>,
     settings: &mut Settings,
@@ -103,7 +103,7 @@ fn set<T>(value: &mut T, said: Option<T>) {
     }
 }
 
-/// A slice, or the word for that there is none.
+/// A slice, or the word for having none.
 fn optional(
     table: &Reader<'_>,
     key: &'static str,
@@ -123,7 +123,7 @@ fn optional(
     slice.map(Some)
 }
 
-/// Do the settings of a policy fit each other?
+/// Do the settings of a policy fit together?
 fn check(table: &Reader<'_>, settings: &Settings, policy: &str) {
     match policy {
         "cosched-relaxed" => {
@@ -162,7 +162,7 @@ fn check(table: &Reader<'_>, settings: &Settings, policy: &str) {
     }
 }
 
-/// The first is no longer than the second.
+/// Checks that the first is no longer than the second.
 fn check_pair(table: &Reader<'_>, keys: [&str; 2], values: [Nanos; 2]) {
     let ([less, more], [least, most]) = (keys, values.map(time::show));
     if values[0] <= values[1] {
@@ -176,7 +176,7 @@ fn check_pair(table: &Reader<'_>, keys: [&str; 2], values: [Nanos; 2]) {
     );
 }
 
-/// The least is no longer than that which one begins with, and the longest no shorter.
+/// Checks that the least is no longer than the one to begin with, and the longest no shorter.
 fn check_order(table: &Reader<'_>, keys: [&str; 3], values: [Nanos; 3]) {
     let [least, begin, most] = values;
     if least <= begin && begin <= most {

@@ -48,7 +48,7 @@ impl<T> Located<T> {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Where it is.
     pub place: Place,
     /// The dotted key; empty if no key is concerned.
     pub key: String,
@@ -57,7 +57,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem that no line of the scenario is to blame for.
+    /// A problem that no line of the scenario causes.
     pub fn nowhere(message: impl Into<String>) -> Self {
         Self {
             place: Place {
@@ -94,10 +94,10 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// More are counted, not kept: the first ones are the ones to mend.
+    /// More are counted, not kept: the first ones are the ones to fix.
     const KEPT: usize = 20;
 
-    /// Adds a problem, unless the very same is known: cases share most of their document.
+    /// Adds a problem, unless exactly this one is known: cases share most of their document.
     pub fn push(&mut self, problem: Problem) {
         if self.first.contains(&problem) {
             return;
@@ -108,7 +108,7 @@ impl Problems {
         }
     }
 
-    /// The value, if there is one; otherwise what is wrong is added.
+    /// The value, if there is one; otherwise adds what is wrong.
     pub fn take<T>(&mut self, result: Result<T, impl Into<Self>>) -> Option<T> {
         let found = result.map_err(Into::into);
         if let Err(found) = &found {
@@ -117,7 +117,7 @@ impl Problems {
         found.ok()
     }
 
-    /// The first of them.
+    /// The first problems.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.first.iter()
     }

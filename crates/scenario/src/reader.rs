@@ -22,7 +22,7 @@ impl Collected {
         self.0.borrow_mut().push(problem);
     }
 
-    /// Ok if there are none.
+    /// Ok if there are no problems.
     ///
     /// # Errors
     /// The problems.
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         self.table.get(key).is_some()
     }
 
-    /// Is there nothing under the key, not even in a table of its own?
+    /// Is there nothing under the key, not even a table?
     pub fn is_empty(&self, key: &str) -> bool {
         match self.table.get(key).map(|node| &node.value) {
             None => true,
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of a key whatever it is, for what no other question fits.
+    /// The value of a key, whatever it is, for what no other question fits.
     pub fn find(&self, key: &'static str) -> Option<&'a Node> {
         self.known.borrow_mut().push(key);
         self.table.get(key)
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
             key: self.key(key),
             place: node.place.clone(),
         };
-        // On the command line quotes may be left out, of what looks like a number, too: preset=6.12.
+        // On the command line quotes may be left out, even around what looks like a number: preset=6.12.
         let unquoted = node.place.line == 0;
         match &node.value {
             Value::Text(text) => Some(said(text.clone())),
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         self.wrong(key, value, &format!("a duration from {low} to {high}"))
     }
 
-    /// A duration within a range that is looked at again later.
+    /// A duration within a range that is checked again later.
     pub fn located_duration(
         &self,
         key: &'static str,
@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
         self.said(key, value)
     }
 
-    /// The value of a key that is there, with where it was written.
+    /// The value of a key that is present, with where it was written.
     pub fn said<T>(&self, key: &'static str, value: T) -> Option<Located<T>> {
         Some(Located {
             value,
@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
         self.to_pcpu_set(key, &self.find(key)?.value, pcpus)
     }
 
-    /// Sets of pCPUs, one for each of several, as [`Self::pcpu_set`].
+    /// Sets of pCPUs, one for each of several things; see [`Self::pcpu_set`].
     pub fn pcpu_sets(&self, key: &'static str, pcpus: Option<u32>) -> Option<Vec<PcpuSet>> {
         let value = &self.find(key)?.value;
         let Value::List(sets) = value else {
@@ -338,7 +338,7 @@ impl<'a> Reader<'a> {
         let Some(set) = parsed else {
             let most = corun_model::Topology::MAX_PCPUS;
             let expected = match value {
-                // TOML's lists are not meant.
+                // The message does not mean TOML's lists.
                 Value::List(_) => format!("text that lists pCPUs below {most}, such as \"0-3,8\""),
                 _ => format!("a list of pCPUs below {most} such as \"0-3,8\""),
             };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scenario as plain data. `None` means: not said, the default of the model or policy that uses it holds.
+//! A scenario as plain data. `None` means: not given; the default of the model or policy that uses it applies.
 
 use crate::cgroups::{CgroupKeys, CpuMax, Group};
 use crate::disks::{Disk, DiskUse};
@@ -64,7 +64,7 @@ pub struct Host {
     pub costs: Costs,
     /// States that idle cores are put into, the shallowest first; empty: that of `costs.idle_wake`.
     pub idle_states: Vec<IdleState>,
-    /// What tasks that share it do to each other.
+    /// What tasks that share hardware do to each other.
     pub hardware: Hardware,
     /// `[host.halt_poll]`.
     pub halt_poll: HaltPoll,
@@ -77,7 +77,7 @@ pub struct EmulatorKeys {
     pub transmit_timer: Option<Nanos>,
     /// The shortest time that the alarm for that timer is set for.
     pub shortest_alarm: Option<Nanos>,
-    /// Do kicks go to the thread, rather than being served by the vCPU's own?
+    /// Do kicks go to the thread, rather than being served by the vCPU's own thread?
     pub ioeventfd: Option<bool>,
 }
 
@@ -116,7 +116,7 @@ pub struct Costs {
     pub switch: Option<Nanos>,
     /// From asking another pCPU to schedule until it does.
     pub ipi: Option<Nanos>,
-    /// What an idle pCPU needs on top.
+    /// What an idle pCPU needs in addition.
     pub idle_wake: Option<Nanos>,
     /// Starting on another pCPU than last time.
     pub migration: Option<Nanos>,
@@ -126,7 +126,7 @@ pub struct Costs {
     pub llc: Option<Nanos>,
     /// An access that memory serves.
     pub memory: Option<Nanos>,
-    /// What a preempted task loses beside the switch.
+    /// What a preempted task loses besides the switch.
     pub preemption: Option<Nanos>,
     /// How late the timer that ends a slice may come.
     pub timer: Option<Nanos>,
@@ -145,7 +145,7 @@ pub struct HaltPoll {
     pub shrink: Option<u32>,
     /// Also while another task waits?
     pub shared: Option<bool>,
-    /// To the end, then?
+    /// And then to the end?
     pub to_end: Option<bool>,
 }
 
@@ -154,11 +154,11 @@ pub struct HaltPoll {
 pub struct Run {
     /// The measured part.
     pub duration: Nanos,
-    /// Before it.
+    /// The part before that.
     pub warm_up: Nanos,
-    /// VMs and their threads begin within so long, each at a time of its own.
+    /// VMs and their threads begin within this time, each at a moment of its own.
     pub stagger: Option<Nanos>,
-    /// Each is a run.
+    /// One run for each.
     pub seeds: Vec<u64>,
     /// Policies to compare if the command line names none.
     pub policies: Option<Vec<Located<String>>>,
@@ -194,15 +194,15 @@ pub struct CfsKeys {
     pub idle_min_granularity: Option<Located<Nanos>>,
     /// `sched_wakeup_granularity`.
     pub wakeup_granularity: Option<Nanos>,
-    /// At which a busy pCPU balances; unsaid: as the kernel's scheduling domains have it.
+    /// The interval at which a busy pCPU balances; not given: as in the kernel's scheduling domains.
     pub balance_interval: Option<Nanos>,
-    /// A task that ran so recently is not moved.
+    /// A task that ran within this time is not moved.
     pub migration_cost: Option<Nanos>,
-    /// What a look at whether another pCPU idles takes; 0: wake-ups look at all that share the LLC.
+    /// What it costs to look whether another pCPU idles; 0: wake-ups look at all that share the LLC.
     pub search_cost: Option<Located<Nanos>>,
     /// Are sleepers credited with half a latency rather than a whole one?
     pub gentle_fair_sleepers: Option<bool>,
-    /// How far behind its runqueue a woken task may be placed instead of that.
+    /// How far behind its runqueue a woken task may be placed, instead of that credit.
     pub sleeper_credit: Option<Nanos>,
     /// Does a new task begin one slice behind?
     pub start_debit: Option<bool>,
@@ -217,9 +217,9 @@ pub struct EevdfKeys {
     pub preset: Option<Located<String>>,
     /// `base_slice`.
     pub base_slice: Option<Nanos>,
-    /// At which a busy pCPU balances; unsaid: as the kernel's scheduling domains have it.
+    /// The interval at which a busy pCPU balances; not given: as in the kernel's scheduling domains.
     pub balance_interval: Option<Nanos>,
-    /// A task that ran so recently is not moved.
+    /// A task that ran within this time is not moved.
     pub migration_cost: Option<Nanos>,
     /// Does a task keep its lag while it sleeps?
     pub place_lag: Option<bool>,
@@ -239,7 +239,7 @@ pub struct EevdfKeys {
     pub protect_shortest: Option<bool>,
     /// Do slices begin only when a pCPU changes its task?
     pub slice_at_switch: Option<bool>,
-    /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one?
+    /// Does the slice timer of a task that left stay, if the pCPU goes on with a single task?
     pub timer_stays: Option<bool>,
     /// Does the task that somebody yields to go next?
     pub pick_buddy: Option<bool>,
@@ -249,14 +249,14 @@ pub struct EevdfKeys {
     pub lazy_preemption: Option<bool>,
     /// Does a pCPU about to idle try to pull only as often as that brings something?
     pub ni_random: Option<bool>,
-    /// What looking for work takes a pCPU about to idle at most, per domain.
+    /// The most that a pCPU about to idle spends on looking for work, per domain.
     pub newidle_cost: Option<Nanos>,
 }
 
 /// `[scheduler.rr]`.
 #[derive(Clone, Debug, Default)]
 pub struct RrKeys {
-    /// What real-time vCPUs may have of each period.
+    /// What real-time vCPUs may use of each period.
     pub runtime: Option<Nanos>,
     /// The period.
     pub period: Option<Nanos>,
@@ -269,7 +269,7 @@ pub struct RrKeys {
 pub struct CreditKeys {
     /// How long a vCPU runs, and the period of accounting.
     pub slice: Option<Nanos>,
-    /// The slice that ticks and credits stay made for.
+    /// The slice for which ticks and credits stay made.
     pub boot_slice: Option<Nanos>,
     /// How long a vCPU runs before another may preempt it; 0: not protected.
     pub ratelimit: Option<Nanos>,
@@ -299,7 +299,7 @@ pub struct CorunKeys {
 pub struct Vm {
     /// Its name.
     pub name: String,
-    /// The NAME of the `[vm.NAME]` that it is of: another one if a `count` made it.
+    /// The NAME of the `[vm.NAME]` that it comes from: another name than its own if a `count` made it.
     pub table: String,
     /// Number of vCPUs.
     pub vcpus: u32,
@@ -307,11 +307,11 @@ pub struct Vm {
     pub weight: Option<u32>,
     /// Weight of each vCPU thread.
     pub vcpu_weight: u32,
-    /// What else is said of its cgroup; `None`: nothing.
+    /// What else is given for its cgroup; `None`: nothing.
     pub cgroup: Option<CgroupKeys>,
     /// What limits the cgroup that each of its vCPUs has to itself, within the VM's; `None`: they have none.
     pub vcpu_max: Option<CpuMax>,
-    /// Its core-scheduling cookie: only VMs of the same one may share a core; 0 is one, too.
+    /// Its core-scheduling cookie: only VMs with the same one may share a core; 0 is a cookie, too.
     pub cookie: u64,
     /// The most pCPU time it gets, in percent of one pCPU; `None`: no limit.
     pub cap: Option<u32>,
@@ -321,7 +321,7 @@ pub struct Vm {
     pub slice: Option<Nanos>,
     /// pCPUs its vCPUs may use; `None`: all.
     pub allowed: Option<PcpuSet>,
-    /// The same of each vCPU; empty: all as `allowed` says.
+    /// The same for each vCPU; empty: all as `allowed` says.
     pub vcpu_allowed: Vec<PcpuSet>,
     /// Its place on a disk.
     pub disk: DiskUse,
@@ -349,7 +349,7 @@ pub struct Demand {
 pub struct Workload {
     /// Its name.
     pub preset: Located<String>,
-    /// With so many threads; `None`: the workload's own number.
+    /// Its number of threads; `None`: the workload's own number.
     pub threads: Option<u32>,
 }
 
@@ -360,16 +360,16 @@ pub struct RtApp {
     pub file: Located<String>,
     /// Kinds of events to leave out.
     pub ignore: Vec<Located<String>>,
-    /// What is in the file; empty until the caller, which reads files, has put it here.
+    /// What is in the file; empty until the caller, which reads files, has filled it in.
     pub text: Arc<str>,
 }
 
 /// `[[vm.….thread]]`.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// So many alike.
+    /// Number of such threads.
     pub count: u32,
-    /// Stays on this vCPU.
+    /// The vCPU that it stays on.
     pub vcpu: Option<u32>,
     /// What it does.
     pub program: Located<String>,
@@ -402,11 +402,11 @@ pub struct GuestKeys {
     pub lock: Option<Located<String>>,
     /// Spinning before a paravirtual waiter halts.
     pub pv_spin: Option<Nanos>,
-    /// Spinning after which the CPU leaves the guest; 0: never.
+    /// How long a vCPU spins before its pCPU leaves the guest; 0: for ever.
     pub ple_window: Option<Nanos>,
-    /// By how many times each such exit widens that.
+    /// The factor by which each such exit widens that.
     pub ple_grow: Option<u32>,
-    /// Which vCPU the host lets go first then.
+    /// Which vCPU the host favours then.
     pub ple_favours: Option<Located<String>>,
     /// How it has other vCPUs flush their TLBs.
     pub tlb_flush: Option<Located<String>>,
@@ -442,11 +442,11 @@ pub struct GuestKeys {
     pub heartbeat: Option<Nanos>,
     /// Period of an idle vCPU's heartbeats.
     pub heartbeat_idle: Option<Nanos>,
-    /// How many past slices vMigrater's prediction looks at; 0: as many as foresaw best lately.
+    /// How many past slices vMigrater's prediction looks at; 0: as many as predicted best lately.
     pub predict_from: Option<u32>,
-    /// Is vMigrater told of steal time?
+    /// Does vMigrater get to know steal time?
     pub steal_time: Option<bool>,
-    /// How much of the time xBalloon may have a vCPU sleep, percent.
+    /// The most time that xBalloon may have a vCPU sleep, percent.
     pub balloon_sleep: Option<u32>,
 }
 

@@ -3,7 +3,7 @@
 
 use corun_model::nearest;
 
-/// Keys that people know from elsewhere (libvirt, Docker, QEMU, OpenStack), and what says the same here.
+/// Keys that people know from elsewhere (libvirt, Docker, QEMU, OpenStack), and their equivalents here.
 const ELSEWHERE: [(&[&str], &str); 8] = [
     (&["cores", "sockets", "threads_per_core"], "topology"),
     (&["cpus", "vcpu", "smp", "cores"], "vcpus"),
@@ -18,7 +18,7 @@ const ELSEWHERE: [(&[&str], &str); 8] = [
     (&["iops", "bandwidth", "io_limit"], "io_quota"),
 ];
 
-/// The known key that says what `key` says elsewhere, or is spelt nearly like it.
+/// The known key that is the equivalent of `key` as used elsewhere, or is spelt nearly like it.
 pub fn meant<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let here = |(others, ours): &(&[&str], &str)| {
         let ours = known.iter().find(|known| *known == ours)?;

@@ -13,7 +13,7 @@ pub(crate) use corun_policies::vsmtio::calibration::FORMAT;
 
 pub(crate) const COEFFICIENTS: [&str; 5] = ["base", "wait", "wait_wait", "miss", "miss_miss"];
 
-/// All but format and machine.
+/// Everything except format and machine.
 pub(crate) fn of_symbiosis(top: &Reader<'_>) -> Option<Calibrated> {
     top.required("source", "where the numbers come from, in quotes")?;
     let coefficients = within(top, "coefficient", &COEFFICIENTS)?;
@@ -55,7 +55,7 @@ fn event(table: &Reader<'_>, key: &'static str) -> Option<Event> {
     let kind = kind(&table);
     let config = kind.and_then(|kind| config(&table, kind));
     if kind.is_none() {
-        // Said already; what it would be depends on the type.
+        // Reported already; what it should be depends on the type.
         table.find("config");
     }
     table.finish();
@@ -69,7 +69,7 @@ fn within_event<'a>(table: &Reader<'a>, key: &'static str) -> Option<Reader<'a>>
     within(table, key, &["type", "config"])
 }
 
-/// `type`: a name, or a number as /sys/bus/event_source/devices/*/type has it.
+/// `type`: a name, or a number as in /sys/bus/event_source/devices/*/type.
 fn kind(table: &Reader<'_>) -> Option<u32> {
     let value = &table.find("type")?.value;
     let found = match value {
@@ -89,7 +89,7 @@ fn kind(table: &Reader<'_>) -> Option<u32> {
     found
 }
 
-/// `config`: of generic types a name or its number, of others a number.
+/// `config`: for generic types a name or its number, for others a number.
 fn config(table: &Reader<'_>, kind: u32) -> Option<u64> {
     let value = &table.find("config")?.value;
     let generic = Event::generic(kind);
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(found(no_misses).events.unwrap().misses, None);
     }
 
-    /// What is said of a broken file.
+    /// The problems reported for a broken file.
     fn problems(from: &str, to: &str) -> String {
         assert!(GOOD.contains(from));
         calibration("s.toml", &GOOD.replace(from, to))
@@ -259,7 +259,7 @@ mod tests {
         );
     }
 
-    /// Whatever is wrong with it, it is said.
+    /// Whatever is wrong with it is reported.
     #[test]
     fn no_line_is_passed_over() {
         let lines: Vec<&str> = GOOD.lines().collect();
@@ -305,7 +305,7 @@ mod tests {
             "{why}"
         );
         assert!(of_types.is_for("vturbo").is_ok());
-        // What else may be set of vsmtio stays as it is.
+        // The other settings of vsmtio stay as they are.
         let values = symbiosis.values();
         assert_eq!(values.len(), 5, "{values:?}");
         assert_eq!(values["miss"], "1436");

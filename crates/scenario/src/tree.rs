@@ -16,7 +16,7 @@ pub struct Node {
     pub place: Place,
 }
 
-/// What TOML knows, without dates: no key takes one.
+/// TOML's values, without dates: no key takes one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A string.
@@ -34,7 +34,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value for a message.
+    /// The value as shown in a message.
     pub fn show(&self) -> String {
         match self {
             Self::Text(text) => match text.char_indices().nth(60) {
@@ -127,7 +127,7 @@ pub fn parse(source: &str, text: &str) -> Result<Table, Problems> {
     Ok(table(document.get_ref(), &places))
 }
 
-/// Refuses what no scenario needs.
+/// Refuses sizes that no scenario needs.
 fn check_size(text: &str, places: &Places) -> Result<(), Problem> {
     let most = limits::FILE_BYTES;
     if text.len() <= most {

@@ -17,15 +17,14 @@ const SLICE: std::ops::RangeInclusive<u64> = 100 * US..=100 * MS;
 
 /// The VMs of a scenario.
 pub(crate) struct Vms<'a> {
-    /// Those of which all could be read.
+    /// The VMs that could be read completely.
     pub(crate) read: Vec<Vm>,
-    /// Names of the sections of the others, of which something is wrong that is told where it is.
+    /// Names of the sections of the other VMs, in which something is wrong; that is reported where it is.
     faulty: Vec<&'a str>,
 }
 
 impl Vms<'_> {
-    /// Adds the problem that there is no VM of this name. There is one, though, if it is its own section that could
-    /// not be read.
+    /// Adds the problem that there is no VM of this name, unless there is one whose own section could not be read.
     pub(crate) fn is_unknown(&self, table: &Reader<'_>, key: &str, name: &str) {
         // With a count `web` makes `web1`, `web2` …
         let is_of = |section: &&str| {
@@ -69,7 +68,7 @@ fn those_read(
     for (name, table) in tables {
         names::check(&table, name);
         if !table.has("vcpus") {
-            // What is laid over a scenario and has a slip in a VM's name makes a new one, of which little is said.
+            // An override with a slip in a VM's name makes a new VM with few keys.
             let meant = nearest(name, whole.iter().copied());
             let or = meant.map(|meant| format!("; or did you mean the VM {meant:?}?"));
             let expected = format!("the number of vCPUs{}", or.unwrap_or_default());
@@ -109,7 +108,7 @@ fn those_read(
     all
 }
 
-/// Tells of names that another one of `what` has already.
+/// Reports names that another one of `what` already has.
 fn refuse_namesakes(
     table: &Reader<'_>,
     what: &str,
@@ -179,7 +178,7 @@ fn vm(
     })
 }
 
-/// Which pCPUs each vCPU may use, if that is said one by one.
+/// The pCPUs that each vCPU may use, if they are given one by one.
 fn vcpu_allowed(table: &Reader<'_>, vcpus: Option<u32>, pcpus: Option<u32>) -> Vec<PcpuSet> {
     let sets = table.pcpu_sets("vcpu_allowed", pcpus).unwrap_or_default();
     if sets.is_empty() {
@@ -276,13 +275,13 @@ fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
     })
 }
 
-/// vMigrater's heartbeats: below, a vCPU would do nothing else; above, no slice would be seen.
+/// vMigrater's heartbeats: with shorter periods a vCPU would do nothing else; with longer ones no slice would be seen.
 const HEARTBEAT: std::ops::RangeInclusive<u64> = 50 * US..=100 * MS;
 /// The most slices that its prediction looks at.
 const MOST_SLICES: u32 = corun_policies::vmigrater::MOST_SLICES as u32;
 /// Nothing that a guest kernel does once takes longer.
 const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
-/// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.
+/// The shortest PLE window: a few PAUSEs; with fewer, a simulation would do nothing but exits.
 const SHORTEST_PLE: u64 = 100;
 
 /// The window of pause-loop exits; 0: there are none.

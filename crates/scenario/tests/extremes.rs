@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Numbers at the ends of what can be written: each is refused at its place, none overflows.
 
-// Helpers of tests, too, say what they expect by panicking.
+// Test helpers, too, panic when an expectation fails.
 #![allow(clippy::unwrap_used)]
 
 use corun_scenario::read;

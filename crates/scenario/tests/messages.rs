@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Errors are interface: each kind of problem has an exact message.
+//! Errors are part of the interface: each kind of problem has an exact message.
 
-// Helpers of tests, too, say what they expect by panicking.
+// Test helpers, too, panic when an expectation fails.
 #![allow(clippy::unwrap_used)]
 
 use corun_scenario::{Override, read};
@@ -13,7 +13,7 @@ fn problems(text: &str) -> Vec<String> {
     problems.to_string().lines().map(String::from).collect()
 }
 
-/// The problems of the good scenario with one line more, at its end.
+/// The problems of the good scenario with one more line at its end.
 fn with(line: &str) -> Vec<String> {
     problems(&format!("{GOOD}{line}\n"))
 }
@@ -596,7 +596,7 @@ fn sources_are_one_line() {
     );
 }
 
-/// What names a VM that could not be read is not wrong for that.
+/// A section that names a VM that could not be read is not wrong because of that.
 #[test]
 fn vms_with_faults_are_there() {
     let names = "[client.a]\nvm = \"db\"\nkind = \"ping\"\n\
@@ -616,7 +616,7 @@ fn vms_with_faults_are_there() {
             ],
         );
     }
-    // As many as there are, `db` makes them.
+    // `db` makes the VMs, however many there are.
     says(
         with("[vm.db]\ncount = 0\nvcpus = 1\n[client.a]\nvm = \"db2\"\nkind = \"ping\""),
         &[
@@ -627,7 +627,7 @@ fn vms_with_faults_are_there() {
     );
 }
 
-/// The guest's own key is named, not a thread's program.
+/// The message names the guest's own key, not a thread's program.
 #[test]
 fn windows_too_short_for_a_pause_loop() {
     says(
@@ -642,7 +642,7 @@ fn windows_too_short_for_a_pause_loop() {
     }
 }
 
-/// Names of clients are what results go by.
+/// Results go by names of clients.
 #[test]
 fn clients_of_one_name() {
     says(
@@ -675,7 +675,7 @@ fn channels() {
             "host.toml:8: channel.a.to: there is no VM \"db\", accepted are web",
         ],
     );
-    // Several VMs are what a count makes.
+    // A name stands for several VMs only where a count makes them.
     says(
         with("[vm.db1]\nvcpus = 1\nworkload = \"cpu\"\n[client.a]\nvm = \"db\"\nkind = \"ping\""),
         &[
@@ -786,7 +786,7 @@ fn bursts_are_no_longer_than_their_quota() {
         found,
         format!("host.toml:7: vm.web.cpu_burst: found \"50ms\", {expected}")
     );
-    // What is wrong with the quota is all that is told then.
+    // Then only the fault in the quota is reported.
     says(
         with("cpu_max = \"10\"\ncpu_burst = \"50ms\""),
         &[

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `--set` says: where it was told, what there is, and what it takes.
+//! What `--set` says when something is wrong: where it was given, what was found, and what is accepted.
 
-// Helpers of tests, too, say what they expect by panicking.
+// Test helpers, too, panic when an expectation fails.
 #![allow(clippy::unwrap_used)]
 
 use corun_scenario::{Override, read};
@@ -34,7 +34,7 @@ fn the_command_line_is_named_as_the_place() {
     );
 }
 
-/// Sections whose being there says something may be empty.
+/// Sections whose presence means something may be empty.
 #[test]
 fn empty_tables_that_mean_something() {
     let read_with = |assignment: &str, text: &str| {
@@ -66,7 +66,7 @@ fn empty_tables_that_mean_something() {
     }
 }
 
-/// What a case has, the others cannot be told of.
+/// What only some cases have cannot be set for the others.
 #[test]
 fn the_command_line_on_what_only_cases_have() {
     let text = format!("{GOOD}[case.one]\n[case.two.vm.b]\nvcpus = 2\nworkload = \"cpu\"\n");
@@ -93,7 +93,7 @@ fn the_command_line_on_what_only_cases_have() {
     assert_eq!(told("vm.c={vcpus=1,workload=\"cpu\"}"), Ok(()));
 }
 
-/// The scenario `text` with something set, and what is wrong then.
+/// Sets something in the scenario `text`, and returns what is wrong then.
 #[track_caller]
 fn set_in(text: &str, set: &str) -> String {
     let over = Override::parse("--set", set).unwrap();
@@ -165,11 +165,11 @@ fn numbers_of_tables_that_are_not_there() {
         found.contains("of a [[vm.web.thread]], 1 to 3, as they stand"),
         "{found}"
     );
-    // The other words are not taken back by what is wrong.
+    // A faulty assignment does not take the other words back.
     assert_eq!(set_in(&two, "vm.web.thread.2.count=3"), "nothing");
 }
 
-/// A case may have more of them, or fewer, than the scenario.
+/// A case may have more such tables, or fewer, than the scenario.
 #[test]
 fn numbers_of_tables_in_cases() {
     let thread = "{ program = \"compute 1ms\" }";
@@ -197,7 +197,7 @@ fn numbers_of_tables_in_cases() {
     );
 }
 
-/// A slip in a case's name would else be one case more.
+/// A slip in a case's name would otherwise make an additional case.
 #[test]
 fn cases_that_are_not_there() {
     let cases = format!("{GOOD}[case.one]\n[case.\"2 VMs\"]\nvm.web.count = 2\n");

@@ -274,7 +274,7 @@ fn clients_are_called_after_vms_that_a_count_made() {
     assert_eq!(names(""), ["users"]);
     assert_eq!(names("count = 1\n"), ["users web1"], "as with more");
     assert_eq!(names("count = 2\n"), ["users web1", "users web2"]);
-    // One of its own is none that the count made, whatever it is called.
+    // A VM with its own section is not one that the count made, whatever its name.
     let own = "count = 2\nvcpus = 1\nworkload = \"cpu\"\n[vm.web10]\n";
     assert_eq!(names(own), ["users web1", "users web2"]);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Affinity masks of threads: on which CPUs they may run.
 //!
-//! A thread that was free to run everywhere gets back a mask of *all* numbers, not of those online now: the
-//! kernel cuts it to its cpuset and keeps the rest for CPUs that are plugged in later (`user_cpus_ptr` in
+//! A thread that was free to run everywhere gets back a mask of *all* numbers, not of those online now: the kernel cuts
+//! it to the thread's cpuset and keeps the rest for CPUs that are plugged in later (`user_cpus_ptr` in
 //! kernel/sched/core.c, since Linux 6.2).
 //!
-//! Masks are asked of the kernel instead of read from `/proc/<tid>/status`: a daemon that asks for hundreds of
-//! threads every second does not want to format and parse a page for each. CPUs that are off-line are only in
-//! the latter ([`crate::procfs::Thread::allowed`]).
+//! Masks come from a system call instead of `/proc/<tid>/status`: a daemon that wants those of hundreds of threads
+//! every second does not want to format and parse a page for each. CPUs that are off-line are only in the latter
+//! ([`crate::procfs::Thread::allowed`]).
 
 use corun_model::{PcpuId, PcpuSet, Topology};
 use std::io;
@@ -16,8 +16,8 @@ fn thread(tid: u32) -> io::Result<libc::pid_t> {
     libc::pid_t::try_from(tid).map_err(io::Error::other)
 }
 
-/// Words of a mask that every kernel takes: it refuses masks with fewer bits than the machine could ever have CPUs
-/// (`sched_getaffinity()` in kernel/sched/syscalls.c), whether they are there or not, and there is none built for more
+/// Words of a mask that every kernel accepts: it refuses masks with fewer bits than the machine could ever have CPUs
+/// (`sched_getaffinity()` in kernel/sched/syscalls.c), whether they are there or not, and no kernel is built for more
 /// than 8192.
 const WORDS: usize = 8192 / 64;
 
@@ -25,7 +25,7 @@ const WORDS: usize = 8192 / 64;
 /// [`Topology::MAX_PCPUS`] and more are left out: both daemons refuse machines that have them.
 ///
 /// # Errors
-/// `ESRCH` if it has gone.
+/// `ESRCH` if the thread has gone.
 pub fn get(tid: u32) -> io::Result<PcpuSet> {
     let mut words = [0u64; WORDS];
     // SAFETY: `words` is writable and as long as said; the kernel writes whole longs, 8 bytes each.
@@ -41,7 +41,7 @@ pub fn get(tid: u32) -> io::Result<PcpuSet> {
 /// Lets thread `tid` (0: the caller) use these CPUs only.
 ///
 /// # Errors
-/// `ESRCH` if it has gone, `EPERM` if it is somebody else's, `EINVAL` if its cpuset has none of them.
+/// `ESRCH` if the thread has gone, `EPERM` if it is somebody else's, `EINVAL` if its cpuset has none of them.
 pub fn set(tid: u32, cpus: &PcpuSet) -> io::Result<()> {
     let words = cpus.words();
     // SAFETY: `words` is readable and as long as said.
@@ -74,7 +74,7 @@ pub fn free(tid: u32) -> io::Result<()> {
     set(tid, &PcpuSet::first(Topology::MAX_PCPUS))
 }
 
-/// Has the thread gone? Then there is nothing left to do, and nothing went wrong.
+/// Has the thread gone? Then nothing is left to do, and nothing went wrong.
 pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
@@ -105,7 +105,7 @@ mod tests {
         assert!(get(u32::MAX).is_err());
     }
 
-    /// A machine with sockets that are not there may have thousands of possible CPUs.
+    /// A machine with empty sockets may have thousands of possible CPUs.
     #[test]
     fn masks_are_long_enough_for_any_kernel() {
         let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();

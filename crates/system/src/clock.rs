@@ -18,7 +18,7 @@ pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// As [`now`], with the time that this machine was suspended itself: the clock of start times.
+/// As [`now`], plus the time for which this machine was suspended: the clock of start times.
 pub fn since_boot() -> Nanos {
     read(libc::CLOCK_BOOTTIME)
 }
@@ -34,7 +34,7 @@ pub fn sleep_until(time: Nanos) {
         tv_sec: (time / SEC).cast_signed(),
         tv_nsec: (time % SEC).cast_signed(),
     };
-    // SAFETY: `until` is readable; nothing is to be told about the time that is left.
+    // SAFETY: `until` is readable; the time that is left is not asked for.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,

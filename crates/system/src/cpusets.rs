@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cpusets: the CPUs that a thread's cgroups let it use, of either version.
+//! Cpusets: the CPUs that a thread's cgroups, of either version, let it use.
 //!
 //! The kernel cuts a thread's mask to them and keeps the mask that was asked for last (`user_cpus_ptr` in
-//! kernel/sched/core.c): where the two have no CPU in common the thread may use all of its cpuset, and when the cpuset
-//! changes, the mask counts again.
+//! kernel/sched/core.c): where the two have no CPU in common, the thread may use all of its cpuset, and when the cpuset
+//! changes, the mask applies again.
 
 use corun_model::PcpuSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where version 2 is mounted, alone or beside version 1.
+/// Where version 2 is mounted, alone or alongside version 1.
 const UNIFIED: [&str; 2] = ["", "unified"];
 
-/// What the cpuset of a thread in these cgroups ([`crate::procfs::Thread::cgroups`]) has, of what is online; `None` if none
-/// says so. `sys` is a mounted sysfs.
+/// The CPUs that are online in the cpuset of a thread in these cgroups ([`crate::procfs::Thread::cgroups`]); `None` if
+/// none says. `sys` is a mounted sysfs.
 pub fn of(sys: &Path, cgroups: &[(String, String)]) -> Option<PcpuSet> {
     let base = sys.join("fs/cgroup");
     cgroups.iter().find_map(|(controllers, path)| {
@@ -29,8 +29,8 @@ pub fn of(sys: &Path, cgroups: &[(String, String)]) -> Option<PcpuSet> {
     })
 }
 
-/// `file` of the cgroup `path` below `mount`, or of the nearest one above that has it: where the
-/// controller is not enabled, the parent's set holds.
+/// `file` of the cgroup `path` below `mount`, or of the nearest one above that has it: where the controller is not
+/// enabled, the parent's set applies.
 fn nearest(mount: &Path, path: &str, file: &str) -> Option<PcpuSet> {
     let full = mount.join(path.trim_start_matches('/'));
     let read = |folder: &Path| {

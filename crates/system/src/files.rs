@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that others read at any time and that outlive a crash.
 //!
-//! What replaces a file has a fixed name beside it rather than a random one (as the crate `tempfile` would give):
-//! a crash in between leaves one file to overwrite, not one more each time. It has the mode that the
-//! umask gives, since status files and metrics are for other users, too.
+//! The file that replaces another is written beside it under a fixed name rather than a random one (as the crate
+//! `tempfile` would use): a crash in between leaves one file to overwrite, not one more each time. It has the mode that
+//! the umask gives, since status files and metrics are for other users, too.
 //!
-//! A daemon that runs as root may be given a path in a directory where others can write (`--state
-//! /tmp/fair.json`). It must neither write through a link that somebody has put there, nor trust a file of
-//! somebody else that says what is to be done to threads.
+//! A daemon that runs as root may be given a path in a directory where others can write (`--state /tmp/fair.json`). It
+//! must neither write through a link that somebody has put there, nor trust somebody else's file that says what is to
+//! be done to threads.
 
 mod lock;
 
@@ -18,11 +18,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The most that is read of one: 200 bytes for each of 300,000 threads.
+/// The most that is read of a file: 200 bytes for each of 300,000 threads.
 const MOST: u64 = 60 << 20;
 
-/// Makes a folder, and those above it that are missing, for owner and group only: where nothing is for other users. What is
-/// there stays as it is.
+/// Makes a folder, and missing ones above it, for owner and group only: for places that hold nothing for other users.
+/// Folders that exist stay as they are.
 ///
 /// # Errors
 /// If it cannot be made.
@@ -31,7 +31,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     all.recursive(true).mode(0o750).create(folder)
 }
 
-/// Reads a file that a daemon wrote. Its name may be an option, so it may be anything: a device that never ends,
+/// Reads a file that a daemon wrote. Its name may come from an option, so it may be anything: a device that never ends,
 /// a pipe that nobody writes to.
 ///
 /// # Errors
@@ -40,7 +40,7 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     up_to(MOST, open(file, 0)?)
 }
 
-/// As [`read`], what nobody else could have written; `None` if there is nothing.
+/// As [`read`], for what nobody else could have written; `None` if there is no such file.
 ///
 /// # Errors
 /// As [`read`], and if it is a link, belongs to somebody else or anybody may write it.
@@ -58,16 +58,16 @@ pub struct Fresh {
     /// The file.
     pub file: File,
     path: PathBuf,
-    /// Was it not there before?
+    /// Did it not exist before?
     made: bool,
 }
 
 impl Fresh {
-    /// Makes a file that only its owner may read, or takes an empty one that is there. What holds something is never
-    /// written over.
+    /// Makes a file that only its owner may read, or takes an existing empty one. A file with content is never
+    /// overwritten.
     ///
     /// # Errors
-    /// If it holds something, cannot be made, or is none of a kind that [`read_own`] would trust.
+    /// If it holds something, cannot be made, or is not one that [`read_own`] would trust.
     pub fn at(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600);
@@ -99,7 +99,8 @@ impl Fresh {
     }
 }
 
-/// Opens what is called so, to read it, at once: opening a pipe that nobody writes to would wait for a writer.
+/// Opens a file of this name for reading, without waiting: opening a pipe that nobody writes to would wait for a
+/// writer.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -153,8 +154,8 @@ fn up_to(most: u64, file: File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Makes sure that what is called so is a file, if there is anything: names are options, and a file in the
-/// place of `/dev/null` breaks a host.
+/// Makes sure that what has this name is a file, if it exists: names come from options, and a file in the place of
+/// `/dev/null` breaks a host.
 ///
 /// # Errors
 /// If it is something else.
@@ -178,13 +179,13 @@ fn refused(why: &str) -> io::Error {
 /// Writes a file so that readers find the old one or the new one, never half of it.
 ///
 /// # Errors
-/// If it cannot be written, or what is called so is no file; what was there stays.
+/// If it cannot be written, or what has this name is no file; what was there stays.
 pub fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     put(file, content, false)
 }
 
-/// As [`replace`], and the new one is on disk after that: what is written down before something dangerous is
-/// read after a power failure.
+/// As [`replace`], and afterwards the new file is on disk: what is written down before something dangerous can be read
+/// after a power failure.
 ///
 /// # Errors
 /// As [`replace`].
@@ -195,7 +196,7 @@ pub fn replace_durably(file: &Path, content: &[u8]) -> io::Result<()> {
 fn put(file: &Path, content: &[u8], durably: bool) -> io::Result<()> {
     spare_others(file)?;
     let beside = with_suffix(file, ".new");
-    // What a killed daemon has left, or a link that somebody has put there: made anew, it is ours.
+    // A killed daemon's leftover, or a link that somebody has put there: created anew, the file is ours.
     remove(&beside)?;
     let new = File::create_new(&beside)?;
     let synced = |()| match durably {
@@ -204,7 +205,7 @@ fn put(file: &Path, content: &[u8], durably: bool) -> io::Result<()> {
     };
     let written = (&new).write_all(content).and_then(synced);
     if let Err(error) = written.and_then(|()| fs::rename(&beside, file)) {
-        // On a full disk half a file would keep others from writing.
+        // On a full disk, half a file would keep others from writing.
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
@@ -218,7 +219,7 @@ fn put(file: &Path, content: &[u8], durably: bool) -> io::Result<()> {
 fn sync_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
     match File::open(folder.unwrap_or(Path::new(".")))?.sync_all() {
-        // Some file systems have nothing to be synchronised.
+        // Some file systems cannot synchronise a folder.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         other => other,
     }
@@ -230,7 +231,7 @@ fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes a file; that there is none is no failure.
+/// Removes a file; it is no failure if there is none.
 ///
 /// # Errors
 /// If it is there and stays.
@@ -294,7 +295,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("state");
         replace(&file, b"old").unwrap();
-        // In the way of what replaces it.
+        // In the way of the file that is to replace it.
         fs::create_dir(folder.path().join("state.new")).unwrap();
         assert!(replace(&file, b"new").is_err());
         assert_eq!(fs::read(&file).unwrap(), b"old");

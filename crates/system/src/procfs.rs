@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What /proc says of processes and threads. They may vanish at any moment: then it is `None`, or nothing.
+//! What /proc shows of processes and threads. They may vanish at any moment: then the answer is `None`, or empty.
 //!
-//! Names are whatever bytes people chose, so texts are read as far as they are UTF-8. The root can be another one
-//! than this machine's, for tests. Of a thread only the files are read that are asked for, since daemons
-//! do that for hundreds of them every second; that, and the threads that come and go meanwhile, is why
-//! this is no use of the crate `procfs`, which reads more at once and has an error for each failure.
+//! Names are whatever bytes people chose, so texts are read as far as they are UTF-8. For tests, the root can be
+//! another one than this machine's. Only those files of a thread are read that are asked for, since daemons do that for
+//! hundreds of threads every second. This, and the threads that come and go meanwhile, is why the crate `procfs` is not
+//! used: it reads more at once and has an error for each failure.
 
 use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
@@ -17,21 +17,21 @@ use std::path::{Path, PathBuf};
 /// `PF_KTHREAD` (include/linux/sched.h): a thread of the kernel's own.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// `PF_NO_SETAFFINITY` (include/linux/sched.h): nobody may set its mask. Kernel threads that belong to a CPU have it, and on
-/// some kernels (5.12 to 6.2) threads that io_uring makes for programs.
+/// `PF_NO_SETAFFINITY` (include/linux/sched.h): nobody may set its mask. Kernel threads that belong to a CPU have it,
+/// and on some kernels (5.12 to 6.2) so do threads that io_uring makes for programs.
 const FIXED_MASK: u64 = 0x0400_0000;
 
-/// Links of a process's open files that are looked at: anybody may have half a million (fs.nr_open and service managers' limits
-/// are above that). A VMM opens its vCPUs before most of its devices.
+/// How many links of a process's open files are looked at: anybody may have half a million (fs.nr_open and service
+/// managers' limits are above that). A VMM opens its vCPUs before most of its devices.
 const MOST_LINKS: usize = 4096;
 
-/// What most files of /proc fit into, bytes.
+/// A size that most files of /proc fit into, bytes.
 const PAGE: usize = 4096;
 
-/// A process whose threads come and go faster than they are listed is listed so often.
+/// How often a process is listed at most, if its threads come and go faster than they are listed.
 const MOST_LISTS: usize = 8;
 
-/// A thread for good: numbers are used again, but never with the same start time.
+/// Identifies a thread for good: numbers are used again, but never with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ThreadKey {
     /// Its process.
@@ -81,8 +81,7 @@ impl Proc {
         self.process(tgid).thread(tid)
     }
 
-    /// A thread whose process is not known. There is a folder for each, though only those of processes are
-    /// listed.
+    /// A thread whose process is not known. Each thread has a folder, though only those of processes are listed.
     pub fn any_thread(&self, tid: u32) -> Thread {
         Thread(self.root.join(tid.to_string()))
     }
@@ -101,7 +100,7 @@ impl Proc {
     pub fn ticks(&self) -> Option<u64> {
         let text = text(&self.root.join("uptime"))?;
         let (seconds, _) = text.split_once(' ')?;
-        // Two digits after the point, and 100 ticks in a second (USER_HZ), on all that Linux runs on.
+        // Two digits after the point, and 100 ticks in a second (USER_HZ), wherever Linux runs.
         seconds.replace('.', "").parse().ok()
     }
 
@@ -131,7 +130,7 @@ impl Process {
         Proc::default().process(tgid)
     }
 
-    /// Itself, as its folder tells of it: its first thread, and what threads have in common.
+    /// The process's first thread; some of what its folder shows holds for all threads.
     fn itself(&self) -> Thread {
         Thread(self.0.clone())
     }
@@ -141,14 +140,15 @@ impl Process {
         Thread(self.0.join(format!("task/{tid}")))
     }
 
-    /// The numbers of its threads, in their order. The kernel's list of them lacks some that are there if others end while it is read
-    /// (`first_tid` in fs/proc/base.c counts anew, and they are fewer then): it is read until it names nobody new.
+    /// The numbers of its threads, in their order. The kernel's list lacks some if other threads end while it is read
+    /// (`first_tid` in fs/proc/base.c counts anew, and there are fewer by then): so the list is read until it shows
+    /// nobody new.
     pub fn threads(&self) -> Vec<u32> {
         self.some_threads(usize::MAX)
     }
 
-    /// The same of no more than `most`, those that the kernel lists first, the oldest: anybody may have a hundred thousand, and
-    /// to list them takes the kernel that much longer.
+    /// The same for no more than `most` threads, those that the kernel lists first, the oldest: anybody may have a
+    /// hundred thousand, and listing them takes the kernel that much longer.
     pub fn some_threads(&self, most: usize) -> Vec<u32> {
         let folder = self.0.join("task");
         let mut threads = BTreeSet::new();
@@ -162,7 +162,7 @@ impl Process {
         threads.into_iter().take(most).collect()
     }
 
-    /// How many threads it has, as links of their folder, of which the kernel counts one each
+    /// How many threads it has, by the links of their folder, of which the kernel counts one for each thread
     /// (`proc_task_getattr` in fs/proc/base.c): far less work than a list.
     pub fn thread_count(&self) -> Option<u64> {
         fs::metadata(self.0.join("task")).map(|it| it.nlink()).ok()
@@ -186,8 +186,8 @@ impl Process {
         self.itself().cgroup()
     }
 
-    /// Has it a file open whose link in its folder begins so? `None`: that cannot be told. Only a process that might
-    /// trace this one may look (man 5 proc_pid_fd); and of one that has very many open, not all are looked at.
+    /// Has it a file open whose link in its folder begins with `link`? `None`: that is not known. Only a process that
+    /// might trace this one may look (man 5 proc_pid_fd); and if very many files are open, not all are looked at.
     pub fn has_open(&self, link: &str) -> Option<bool> {
         let mut entries = fs::read_dir(self.0.join("fd")).ok()?.flatten();
         for entry in entries.by_ref().take(MOST_LINKS) {
@@ -201,7 +201,7 @@ impl Process {
                     return Some(true);
                 }
                 Err(why) if why.kind() == io::ErrorKind::PermissionDenied => return None,
-                // Another one, or closed meanwhile.
+                // Another file, or closed meanwhile.
                 _ => {}
             }
         }
@@ -234,7 +234,7 @@ impl Thread {
         line(&self.file("comm"))
     }
 
-    /// What it is.
+    /// Its name, state and other properties.
     pub fn stat(&self) -> Option<Stat> {
         Stat::parse(&text(&self.file("stat"))?)
     }
@@ -244,7 +244,7 @@ impl Thread {
         Some(self.stat()?.start)
     }
 
-    /// What the kernel counted of it.
+    /// What the kernel has counted for it.
     pub fn counted(&self) -> Option<Counted> {
         Counted::parse(&text(&self.file("schedstat"))?)
     }
@@ -279,7 +279,7 @@ impl Thread {
         self.status("Cpus_allowed_list")?.parse().ok()
     }
 
-    /// The processes that it has created and that are its children still.
+    /// The processes that it has created and that are still its children.
     pub fn children(&self) -> Vec<u32> {
         let text = text(&self.file("children")).unwrap_or_default();
         let numbers = text.split_whitespace();
@@ -297,7 +297,7 @@ impl Thread {
         text.lines().filter_map(parts).collect()
     }
 
-    /// That of version 2, such as `/machine.slice/vm.scope/libvirt/vcpu0`.
+    /// Its cgroup of version 2, such as `/machine.slice/vm.scope/libvirt/vcpu0`.
     pub fn cgroup(&self) -> Option<String> {
         let mut groups = self.cgroups().into_iter();
         let unified = groups.find(|(controllers, _)| controllers.is_empty());
@@ -310,11 +310,11 @@ impl Thread {
 pub struct Stat {
     /// Its name, at most 15 bytes.
     pub name: String,
-    /// What it does: `R` has or wants a CPU, `S` sleeps, `D` sleeps and cannot be interrupted, and others.
+    /// Its state: `R` has or wants a CPU, `S` sleeps, `D` sleeps and cannot be interrupted, and others.
     pub state: char,
     /// Its process's parent.
     pub parent: u32,
-    /// Is it the kernel's?
+    /// Is it one of the kernel's?
     pub is_kernel: bool,
     /// Does the kernel refuse to set its mask, whoever asks?
     pub is_fixed: bool,
@@ -325,7 +325,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Of a `stat` line; see man 5 proc_pid_stat. The name may contain spaces and parentheses.
+    /// Parses a `stat` line; see man 5 proc_pid_stat. The name may contain spaces and parentheses.
     pub fn parse(line: &str) -> Option<Self> {
         let (head, tail) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
@@ -345,19 +345,19 @@ impl Stat {
     }
 }
 
-/// What the kernel counted of a thread.
+/// What the kernel has counted for a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Time on a CPU, ns.
     pub run: Nanos,
-    /// Time wanting one, ns: of a vCPU's thread, what its guest sees as steal.
+    /// Time waiting for one, ns: for a vCPU's thread, what its guest sees as steal.
     pub ready: Nanos,
     /// How often it was given one.
     pub turns: u64,
 }
 
 impl Counted {
-    /// Of a `schedstat` line; see Documentation/scheduler/sched-stats.rst.
+    /// Parses a `schedstat` line; see Documentation/scheduler/sched-stats.rst.
     pub fn parse(line: &str) -> Option<Self> {
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
         let mut next = || numbers.next()?.ok();
@@ -389,7 +389,7 @@ impl Counted {
     }
 }
 
-/// What devices gave and took, bytes: of the lines of an `io` file (man 5 proc_pid_io).
+/// What was read from and written to devices, bytes: from the lines of an `io` file (man 5 proc_pid_io).
 pub fn transferred_in(text: &str) -> u64 {
     let names = ["read_bytes: ", "write_bytes: "];
     let values = text.lines().filter_map(|line| {
@@ -416,7 +416,7 @@ fn numbers(folder: &Path) -> Vec<u32> {
     some_numbers(folder, usize::MAX)
 }
 
-/// The first of these, no more than `most`: the folder is not read any further.
+/// The first ones, no more than `most`: the folder is not read any further.
 fn some_numbers(folder: &Path, most: usize) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
@@ -425,10 +425,10 @@ fn some_numbers(folder: &Path, most: usize) -> Vec<u32> {
     entries.flatten().filter_map(number).take(most).collect()
 }
 
-/// A file, as far as it is UTF-8. To ask for its size, as `fs::read` does, is in vain: the kernel says 0.
+/// A file, as far as it is UTF-8. Asking for its size, as `fs::read` does, is no use: the kernel says 0.
 fn text(file: &Path) -> Option<String> {
     let mut bytes = Vec::with_capacity(PAGE);
-    // Of something of no known size, into the room that there is.
+    // With no size known, this reads into the room that there is.
     let mut unsized_file = fs::File::open(file).ok()?.take(u64::MAX);
     unsized_file.read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8(bytes);

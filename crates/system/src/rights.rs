@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What people are told whom the system refuses something for want of rights.
+//! What people are told when the system refuses something because they lack a right.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub fn in_words(refusal: &io::Error) -> String {
 }
 
 fn to(is_root: bool, refusal: &io::Error) -> String {
-    // Refusals of our own have no number, and say what they want.
+    // Our own refusals have no number, and say what is needed.
     let lacks_rights = matches!(refusal.raw_os_error(), Some(libc::EACCES | libc::EPERM));
     match lacks_rights && !is_root {
         true => format!("{refusal}: run this as root"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Signals that ask a daemon to end: it takes back what it has set, and does.
+//! Signals that ask a daemon to end: it takes back what it has set, and ends.
 //!
-//! SIGHUP is one: over ssh it comes when the connection drops, and kills a program that does not watch for it. One that
-//! was started to outlive that (`nohup`) ignores it, and goes on.
+//! SIGHUP is one of them: over ssh it comes when the connection drops, and kills a program that does not watch for it.
+//! A program that was started to outlive that (`nohup`) ignores it, and goes on.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -29,7 +29,7 @@ pub fn watch() -> io::Result<Arc<AtomicBool>> {
 /// Does this process ignore a signal, as what was started to outlive it does?
 ///
 /// # Errors
-/// If that cannot be told.
+/// If the kernel does not say.
 pub fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is set; what is in force is written to `now`, which is large enough.
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
 
-    /// How signals are dealt with is the process's: both in one test.
+    /// How signals are handled is a property of the process: hence both in one test.
     #[test]
     fn a_lost_connection_asks_to_end_unless_that_is_ignored() {
         let raised = || {

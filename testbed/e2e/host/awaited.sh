@@ -1,10 +1,10 @@
 # shellcheck shell=sh disable=SC2086,SC2154  # lists of names are split; set by run and lib.sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: is it seen in KVM when a vCPU waits for a sibling that is ready, and does that run then?
-# How: a guest whose vCPUs call each other, as Linux does to have TLBs flushed, and spin until they have
-# answered, beside two that compute: under cosched-demand with calls seen, and not. Then once more, with
-# decisions on record.
+# Problem: is it visible in KVM when a vCPU waits for a sibling that is ready, and does that sibling run then?
+# How: a guest whose vCPUs call each other, as Linux does to have TLBs flushed, and spin until they have answered,
+# beside two that compute: under cosched-demand with and without looking at calls. Then once more, with decisions on
+# record.
 
 callers() {
 	names="caller a b"
@@ -13,7 +13,7 @@ callers() {
 	sleep 1
 }
 
-# Does the program that looks at KVM's interrupts do so at the moment?
+# Is the program that looks at KVM's interrupts attached at the moment?
 looks() {
 	_program="$(bpftool prog show name delivered | sed -n 's/^\([0-9]*\):.*/\1/p')"
 	[ -n "$_program" ] && bpftool link show | grep -qw "prog $_program"
@@ -34,7 +34,7 @@ measure_calls() {
 
 more_than_half_again() { [ $((2 * $1)) -gt $((3 * $2)) ]; }
 
-# An emulated vCPU takes longer than 100 us to be entered and to answer.
+# Entering an emulated vCPU and its answer take longer than 100 us.
 longer="--set flush_boost=2ms --set boost_limit=10ms"
 
 phase_awaited() {

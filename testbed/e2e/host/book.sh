@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: do the commands that the book gives to administrators of a host work on one?
-# How: scripts/book.py takes them from its pages (files book-KIND here: where, a tab, the command); each is run as it
-# stands there, beside a VM called as in the book, and ended after a while unless it ends by itself.
+# How: scripts/book.py takes them from its pages (files book-KIND here: place, a tab, the command); each is run exactly
+# as written, beside a VM named as in the book, and ended after a while unless it ends by itself.
 
 tab="$(printf '\t')"
 
-# What the commands name: sudo, the build, a VM, a service, a folder.
+# Provides what the commands name: sudo, the build, a VM, a service, a folder.
 book_furnish() {
 	mkdir -p /tmp/book/bin /tmp/book/target/release /var/lib/prometheus/node-exporter \
 		/sys/fs/cgroup/system.slice/postgresql.service
@@ -21,8 +21,8 @@ book_furnish() {
 	sleep 1
 }
 
-# runs_as_said COMMAND: it says something, or fills the file that it names last, and ends well, by itself or on SIGTERM after twelve seconds (143: it
-# leaves that to the kernel). What it said is in /tmp/book.txt.
+# runs_as_said COMMAND: it prints something, or fills the file that it names last, and ends well, by itself or on
+# SIGTERM after twelve seconds (143: it leaves that to the kernel). What it printed is in /tmp/book.txt.
 runs_as_said() {
 	cd /tmp/book || return 1
 	sh -c "exec $1" >/tmp/book.txt 2>&1 &
@@ -54,7 +54,7 @@ phase_book() {
 	book_furnish
 	book_commands host
 	verdict "book: back on the kernel's scheduler" "$(scheduler)" wait_for_eevdf
-	# As long as a daemon runs, others ask it.
+	# Other commands need a running daemon.
 	start_corun balance
 	book_commands running
 	stop_corun

@@ -1,13 +1,13 @@
 # shellcheck shell=sh disable=SC2154,SC2086  # set by run and corun.sh; lists of names are split
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: what an administrator says of a cgroup must mean under corun what it means without it.
-# How: the same VMs, the same settings, under corun and then under the kernel's own scheduler, in one
-# boot; who gets how much of the pCPUs goes to /out/contract.tsv, and ../contract.py compares.
+# Problem: what an administrator sets for a cgroup must mean under corun what it means without it.
+# How: the same VMs, the same settings, under corun and then under the kernel's own scheduler, in one boot; how much of
+# the pCPUs each VM gets goes to /out/contract.tsv, and ../contract.py compares.
 
 groups=/sys/fs/cgroup
 
-# Four VMs that want all they can get, two of them within a slice.
+# Four VMs that want all the CPU time they can get, two of them within a slice.
 tree="gold.slice/a gold.slice/b c d"
 build_tree() {
 	names="a b c d"
@@ -28,7 +28,7 @@ set_group() {
 	for _group in "$@"; do echo "$_value" >"$groups/$_group/$_file" || fail "$_group/$_file: $_value"; done
 }
 
-# As if nothing had been said.
+# Resets everything to its default.
 plain() {
 	# An idle cgroup has no weight that could be set.
 	set_group cpu.idle 0 gold.slice $tree
@@ -68,7 +68,8 @@ say_cpuset() {
 	signal_vms STOP a b
 }
 
-# libvirt's vCPUs have cgroups of their own, in which nobody else wakes up now and then: these compute all the time.
+# libvirt's vCPUs have cgroups of their own, in which nobody else wakes up now and then: these vCPUs compute all the
+# time.
 say_inner() {
 	vcpus_apart
 	set_group cpu.max "20000 100000" c/vcpus
@@ -79,7 +80,7 @@ say_around() {
 	set_group cpu.max "20000 100000" c
 	signal_vms STOP a b d
 }
-# Each vCPU has one to itself, as libvirt's do, and is limited by itself (libvirt's <quota>).
+# Each vCPU has a cgroup to itself, as libvirt's do, and a limit of its own (libvirt's <quota>).
 say_each() {
 	vcpus_each
 	set_group cpu.max "20000 100000" c/vcpu0 c/vcpu1
@@ -93,7 +94,7 @@ vcpus_apart() {
 	done
 	sleep 0.5
 }
-# Each in one of its own.
+# Each vCPU in a cgroup of its own.
 vcpus_each() {
 	_number=0
 	for _thread in $(vcpu_threads c); do
@@ -123,7 +124,7 @@ measure_cases() {
 	for _case in $contract_cases; do
 		plain
 		"say_$_case"
-		# What is said is to hold within 1 s; the rest is for what was owed before.
+		# Settings must hold within 1 s; the rest is for what was owed before.
 		sleep 1.5
 		echo "$_case	$under	$(cpu_of 2 $names)" | tee -a /out/contract.tsv
 		[ "$_case" != cpuset ] ||
@@ -132,7 +133,7 @@ measure_cases() {
 	plain
 }
 
-# Has every vCPU of this VM run on this pCPU last?
+# Did every vCPU of this VM last run on this pCPU?
 only_on() {
 	for _thread in $(vcpu_threads "$2"); do
 		_stat="/proc/$(vm_pid "$2")/task/$_thread/stat"
@@ -152,7 +153,7 @@ phase_contract() {
 	verdict "contract: leaves cleanly" "$exit_reason" left_cleanly
 	under=kernel
 	measure_cases
-	# What a policy makes of it, which is only asked.
+	# What a policy makes of it: it is only asked.
 	say_each
 	corun host --policy jupiter --observe --for 3s --interval 1s --json >/out/contract-quotas.json
 	plain

@@ -1,12 +1,12 @@
 # shellcheck shell=sh disable=SC2154  # sourced by run; $exit_reason is corun.sh's
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: two that compute share a core of two hardware threads while another core idles. Does one leave for
-# it (dispatcher/pull.h), and do vCPUs that begin find cores of their own (placement.h)?
-# How: pCPUs 0 and 1 are one core of the emulated host, 2 and 3 the other one. The emulator's hardware threads
-# do not slow each other down: only where who runs is looked at.
+# Problem: two tasks that compute share a core of two hardware threads while another core idles. Does one leave for it
+# (dispatcher/pull.h), and do vCPUs that begin find cores of their own (placement.h)?
+# How: pCPUs 0 and 1 are one core of the emulated host, 2 and 3 the other one. The emulator's hardware threads do not
+# slow each other down: only who runs where is checked.
 
-# core_of THREAD: that it ran on last; field 39 of its stat is the pCPU.
+# core_of THREAD: the core that it last ran on; field 39 of its stat is the pCPU.
 core_of() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print int($37 / 2) }'; }
 
 # vcpus_of VM: its vCPU threads.
@@ -16,7 +16,7 @@ vcpus_of() {
 	done
 }
 
-# apart THREAD THREAD: of 20 looks in 2 s, those that found them on different cores.
+# apart THREAD THREAD: how many of 20 looks in 2 s found them on different cores.
 apart() {
 	_times=0
 	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -41,7 +41,7 @@ release_pair() {
 	kill $first $second
 }
 
-# Core-scheduling cookies have hung SMT hosts under sched_ext: none is made while corun is in charge.
+# Core-scheduling cookies have hung SMT hosts under sched_ext: none can be made while corun is in charge.
 cookie() { corun-strain cookie | cut -f 2; }
 
 phase_cores() {

@@ -25,7 +25,7 @@ number() { printf '%s\t%s\n' "$1" "$2" | tee -a /out/numbers.tsv; }
 can_record() { case "$(uname -r)" in 6.12.*) return 1 ;; esac }
 
 # start_corun POLICY [OPTION…]: returns once it is in charge; statistics every $interval. Where decisions cannot be
-# recorded, all but that is tested: `--record FILE`, if it is asked for, comes last.
+# recorded, everything except that is tested: `--record FILE`, if given, comes last.
 interval=200ms
 start_corun() {
 	: >$log
@@ -46,8 +46,8 @@ start_corun() {
 	done
 }
 
-# Ends it as an administrator would. Sets corun_status, and exit_reason in the kernel's words. On a failure the daemon's
-# last words are in the console's log.
+# Ends the daemon as an administrator would. Sets corun_status, and exit_reason in the kernel's words. If it fails, the
+# daemon's last words are in the console's log.
 stop_corun() {
 	kill -TERM "$corun_pid" 2>/dev/null
 	wait "$corun_pid"
@@ -56,7 +56,7 @@ stop_corun() {
 	[ "$corun_status" = 0 ] || cat $log
 }
 
-# Has it left as it should? This reason is exit kind 64, SCX_EXIT_UNREG.
+# Has it ended as it should? This reason is exit kind 64, SCX_EXIT_UNREG.
 left_cleanly() {
 	[ "$corun_status" = 0 ] && [ "$(scheduler)" = EEVDF ] &&
 		[ "$exit_reason" = "unregistered from user space" ]
@@ -78,9 +78,9 @@ all_there() {
 	for _vm in "$@"; do kill -0 "$(vm_pid "$_vm")" 2>/dev/null || return 1; done
 }
 
-# True if every vCPU counts on, or does not although it is not kept from a pCPU. The emulation now
-# and then breaks a guest (testbed/README.md), under any scheduler: it runs without counting, waits
-# for ever, or ends. That is noted; whether it is always the emulation is not known.
+# True if every vCPU counts on, or does not although nothing keeps it from a pCPU. The emulation now and then breaks a
+# guest (testbed/README.md), under any scheduler: it runs without counting, waits for ever, or ends. That is noted;
+# whether it is always the emulation is not known.
 all_alive() {
 	for _vm in "$@"; do
 		vm_alive "$_vm" && continue
@@ -113,8 +113,8 @@ vcpu_states() {
 	done
 }
 
-# with_vms START COMMAND: starts VMs by START (which sets $names), runs COMMAND, ends them; again,
-# twice at most, if one of them has ended meanwhile.
+# with_vms START COMMAND: starts VMs with START (which sets $names), runs COMMAND, ends them; tries again, twice at
+# most, if one of them has ended meanwhile.
 with_vms() {
 	for _attempt in 1 2 3; do
 		"$1"
@@ -156,8 +156,8 @@ cpu_of() {
 	echo "$_then $_now" | awk '{ n = NF / 2; for (i = 1; i <= n; i++) printf "%.0f ", $(i + n) - $i }'
 }
 
-# counters_at_rest: true if the dispatcher's books count none of the VMs' vCPUs as ready or running,
-# and of the host's tasks, at the quietest of the last looks, only the daemon that looks.
+# counters_at_rest: true if the dispatcher's books count none of the VMs' vCPUs as ready or running, and of the host's
+# tasks, at the quietest of the last looks, only the daemon itself.
 counters_at_rest() {
 	_lines="$(grep '^{' $log | tail -n 5)"
 	echo "$_lines" | sed 's/.*"stacked_samples":[0-9]*,"occupied":\([0-9]*\),.*"vms":\(.*\)/\1 \2/' | awk '

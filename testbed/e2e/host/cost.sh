@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: what does a host pay for corun's scheduler, and for its daemon?
-# How: the same microbenchmarks under the kernel's own scheduler, under the least sched_ext scheduler that
-# there is (testbed/strain/minimal.bpf.c), under the least that minds weights (weighted.bpf.c), and under corun
-# without a policy, by turns; then what each of their callbacks costs, and what the daemon needs on a host with 500 vCPUs. ../cost.py makes tables of it.
+# How: the same microbenchmarks under the kernel's own scheduler, under the minimal sched_ext scheduler
+# (testbed/strain/minimal.bpf.c), under the minimal one that heeds weights (weighted.bpf.c), and under corun without a
+# policy, in turn; then what each of their callbacks costs, and what the daemon needs on a host with 500 vCPUs.
+# ../cost.py makes tables of it.
 
 link=/sys/fs/bpf/compared
 
@@ -24,7 +25,7 @@ stop_weighted() { stop_other; }
 start_kernel() { :; }
 stop_kernel() { :; }
 
-# As the service starts it: without output.
+# Starts it as the service does: without output.
 start_plain() {
 	interval=0s
 	start_corun fair
@@ -35,7 +36,7 @@ stop_plain() {
 	verdict "cost: corun leaves cleanly" "$exit_reason" left_cleanly
 }
 
-# microbenchmarks RUN SCHEDULER: a line each: pCPUs, run, scheduler, name, ns.
+# microbenchmarks RUN SCHEDULER: prints a line each: pCPUs, run, scheduler, name, ns.
 microbenchmarks() {
 	{
 		pipe
@@ -44,7 +45,7 @@ microbenchmarks() {
 	} | sed "s/^/$(nproc)	$1	$2	/" | tee -a /out/cost.tsv
 }
 
-# compare_costs RUN…: the schedulers by turns; in run "count" what their callbacks cost, for counting costs, too.
+# compare_costs RUN…: the schedulers in turn; in run "count" what their callbacks cost, since counting has a cost, too.
 compare_costs() {
 	mkdir -p /out/cost
 	for run in "$@"; do
@@ -59,8 +60,8 @@ compare_costs() {
 	done
 }
 
-# On a pCPU whose instructions are counted (run.sh), where runs hardly differ, and on two, which the emulator
-# runs as it can.
+# On a pCPU whose instructions are counted (run.sh), where runs hardly differ, and on two, which the emulator runs as
+# well as it can.
 phase_cost() { compare_costs 1 2 count; }
 phase_parallel() { compare_costs 1 2 3 4 5; }
 
@@ -74,7 +75,7 @@ count_callbacks() {
 	echo 0 >/proc/sys/kernel/bpf_stats_enabled
 }
 
-# Long enough that what the daemon does five times a second, and the books once a second, weigh what they do.
+# Long enough that the daemon's work five times a second, and the books' once a second, have their due weight.
 pipe() { corun-strain pipe 30000; }
 wakes() { corun-strain wakes 4000; }
 messages() { corun-strain messages 2 1000; }
@@ -82,12 +83,12 @@ messages() { corun-strain messages 2 1000; }
 # CPU time of all of the daemon's threads so far, ns.
 daemon_ns() { cat /proc/"$corun_pid"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f", sum }'; }
 
-# daemon_kb FIELD: of its memory.
+# daemon_kb FIELD: a figure of its memory.
 daemon_kb() { awk -v field="$1:" '$1 == field { print $2 }' /proc/"$corun_pid"/status; }
 
 crowd_s=10
 
-# More vCPUs than most hosts have, which sleep nearly all of the time: what the daemon does is its own.
+# More vCPUs than most hosts have, which sleep nearly all of the time: all that the daemon does is its own work.
 phase_crowd() {
 	begin "500 vCPUs"
 	_n=0
@@ -99,7 +100,7 @@ phase_crowd() {
 	interval=0s
 	for _policy in fair balance jupiter aql; do
 		start_corun $_policy
-		# VMs that it has never seen are looked at more closely.
+		# The daemon looks more closely at VMs that are new to it.
 		sleep 8
 		verdict "500 vCPUs: all found, $_policy" "63 VMs of 8" knows 63
 		sleep 1

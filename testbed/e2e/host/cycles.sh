@@ -3,9 +3,9 @@
 #
 # Problem: are the cycles of vCPUs counted while nobody runs beside them, and only then? The emulated host has no
 # performance monitoring unit.
-# How: a calibration file names the clock of a pCPU in place of its cycles. Of two cores with two hardware threads one
-# has a single vCPU, which computes and sleeps, the other one a loop on each, and the daemon, this shell and the VMMs. How
-# much of its time was counted of each, is judged by ../cycles.py, outside.
+# How: a calibration file names the clock of a pCPU in place of its cycles. Of two cores with two hardware threads, one
+# has a single vCPU, which computes and sleeps; the other one has a loop on each thread, and the daemon, this shell and
+# the VMMs. ../cycles.py, outside, judges how much of the time of each was counted.
 
 calibration=/tmp/symbiosis.toml
 knob=/proc/sys/kernel/perf_event_paranoid
@@ -34,7 +34,8 @@ symbiosis_file() {
 	END
 }
 
-# A file of another machine is refused, and says what this one is: "this one is 1n2l1c2t, L2 512 KiB, LLC 16 MiB".
+# A file of another machine is refused, and the message says what this machine is: "this one is 1n2l1c2t, L2 512 KiB,
+# LLC 16 MiB".
 foreign_is_refused() {
 	symbiosis_file 1n1l3c1t 4KB 8KB
 	! corun policy vsmtio --calibration $calibration >/tmp/refused.txt 2>&1 &&
@@ -47,7 +48,7 @@ bound() {
 	for _task in $(vcpus_of "$1"); do taskset -p "$2" "$_task" >/dev/null; done
 }
 
-# Links whose program it is.
+# Links to its program.
 links() {
 	_id="$(bpftool prog show name cycles | sed -n 's/^\([0-9]*\):.*/\1/p')"
 	[ "$_id" ] || return 0
@@ -79,7 +80,7 @@ alone_and_together() {
 	sleep 3
 }
 
-# Debian's kernels ask for more than the daemon has kept, unless told otherwise.
+# Debian's kernels require more rights than the daemon has kept, unless told otherwise.
 restricted() {
 	corun policy vsmtio --calibration $calibration >/dev/null && sleep 1 && none counters &&
 		told_by_policy "not counted: cycles, software cpu-clock.*sysctl kernel.perf_event_paranoid=2" &&
@@ -90,7 +91,7 @@ phase_cycles() {
 	begin "cycles"
 	mkdir -p /out/cycles
 	paranoid="$(cat $knob)"
-	# What is started from here, too; vCPUs are told otherwise.
+	# This also holds for what is started from here; vCPUs are bound elsewhere.
 	taskset -p 3 $$ >/dev/null
 	start_corun fair
 	alone_and_together

@@ -2,9 +2,9 @@
 # shellcheck disable=SC2034,SC2154  # $names is set for, and by, those that start VMs
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: does a replay of a recording tell what a policy will do?
+# Problem: does a replay of a recording predict what a policy will do?
 # How: records the same VMs under the kernel's scheduler and then under corun's policies;
-# ../predict.py replays the first recording and sets it beside the others.
+# ../predict.py replays the first recording and compares it with the others.
 
 # One VM whose vCPUs meet at a barrier, one with a lock, one that computes.
 meeting() {
@@ -15,7 +15,7 @@ meeting() {
 	sleep 1
 }
 
-# Into /out/predict/MIX-SCHEDULER-RUN.txt, as experience tells policies take some periods to settle.
+# Records into /out/predict/MIX-SCHEDULER-RUN.txt, once policies have settled, which takes some periods.
 record_for_prediction() {
 	sleep "$settle"
 	trace_start 16384

@@ -1,9 +1,9 @@
 # shellcheck shell=sh disable=SC2086  # lists of names are split
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: is a recording what happened, and can it be read however it ended?
-# How: VMs are recorded under the kernel's own scheduler; what their vCPUs ran is compared with the
-# kernel's own accounts, and the file is cut, and written to a disk that is full.
+# Problem: does a recording show what happened, and can it be read however it ended?
+# How: VMs are recorded under the kernel's own scheduler; what their vCPUs ran is compared with the kernel's own
+# accounts; and the file is cut, and written to a disk that is full.
 
 # A guest that halts and wakes its sibling, one that sleeps, one that spins for a lock.
 various() {
@@ -14,12 +14,12 @@ various() {
 	sleep 1
 }
 
-# pCPU time of each VM so far: a line with its name and ns, in FILE.
+# accounts FILE: pCPU time of each VM so far: a line with its name and ns, into FILE.
 accounts() {
 	for vm in $names; do echo "$vm $(vm_cpu_ns $vm)"; done >"$1"
 }
 
-# told FILE KEY: of what `corun record --json` printed, KEY of each VM, after its name.
+# told FILE KEY: from what `corun record --json` printed, KEY of each VM, after its name.
 told() {
 	tr -d '",' <"$1" | awk -v key="$2:" '
 		/^    \{/ { value = 0 }
@@ -28,7 +28,7 @@ told() {
 		/^    \}/ { print name, value }'
 }
 
-# Has each VM run as long as the kernel says, which was asked before, within and after?
+# Did each VM run for as long as the kernel says, which was asked before, during and after the recording?
 as_the_kernel_says() {
 	{
 		for file in before begun ending after; do sed "s/^/$file /" /tmp/$file; done
@@ -52,7 +52,7 @@ some() { told /tmp/record.json "$2" | awk -v vm="$1" '$1 == vm && $2 > 0 { some 
 # A number of the whole recording.
 whole() { tr -d '",' </tmp/record.json | awk -v key="  $1:" 'index($0, key) == 1 { print $2 }'; }
 
-# Cut in the middle, it is read up to there, which is said.
+# Cut in the middle, a recording is read up to there, and the command says so.
 cut_is_readable() {
 	head -c "$(($(wc -c </tmp/host.corun) / 2))" /tmp/host.corun >/tmp/cut.corun
 	corun record --from /tmp/cut.corun --anonymise -o /tmp/nameless.corun --json >/tmp/cut.json 2>/tmp/cut.txt &&
@@ -71,7 +71,7 @@ full_is_readable() {
 	[ $full = 1 ] && [ $read = 0 ] && grep -q "can be read" /tmp/full.txt && grep -q '"name": "vm1"' /tmp/full.json
 }
 
-# Of a host under corun's balance.
+# Records a host under corun's balance.
 policy_is_named() {
 	corun record --for 1s -o /tmp/under.corun -q && stop_vms >/dev/null && stop_corun &&
 		corun compare /tmp/under.corun --policies balance --quiet >/tmp/under.txt 2>&1 &&

@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2154  # set by run and corun.sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: a scheduler that hurts its host is never switched on again. Does the host always end on a
-# working scheduler, with its guests alive, whatever happens to the daemon?
+# Problem: nobody switches a scheduler on again once it has hurt the host. Does the host always end on a working
+# scheduler, with its guests alive, whatever happens to the daemon?
 # How: phases of the end-to-end test, one per fault. What is measured goes to /out as elsewhere.
 
 state=/var/lib/corun
@@ -13,7 +13,7 @@ last_exit() { sed -n "s/^  \"$1\": \(.*\)$/\1/p" $state/last-exit.json | sed 's/
 # Where the dispatcher keeps the VMs, for placements.
 find_slots() { slots="$(corun status --json | sed -n 's/.*"slot": \([0-9]*\),/\1/p')"; }
 
-# How these VMs are placed, by the dispatcher's own table: numbers of enum placement_mode.
+# How these VMs are placed, according to the dispatcher's own table: numbers of enum placement_mode.
 placements() {
 	for _slot in $slots; do
 		bpftool --json map lookup name vm_confs key $((_slot % 256)) $((_slot / 256)) 0 0 |
@@ -23,7 +23,7 @@ placements() {
 
 now_ms() { awk '{ printf "%.0f", 1000 * $1 }' /proc/uptime; }
 
-# wait_until MS COMMAND…: true once the command is; $waited is the time it took, ms.
+# wait_until MS COMMAND…: true once the command succeeds; $waited is the time it took, ms.
 wait_until() {
 	_limit="$1" _began="$(now_ms)"
 	shift
@@ -39,7 +39,7 @@ kernel_is_back() { [ "$(cat /sys/kernel/sched_ext/state)" = disabled ]; }
 daemon_is_gone() { ! kill -0 "$corun_pid" 2>/dev/null; }
 placed() { [ "$(placements)" = "$1 " ]; }
 
-# knows COUNT: the daemon knows so many VMs.
+# knows COUNT: the daemon knows this many VMs.
 knows() { [ "$(corun status --json | grep -c '"under_policy"')" = "$1" ]; }
 
 # There may be fewer: the emulator breaks guests.
@@ -51,7 +51,7 @@ finds() { corun preflight --json >/tmp/preflight.json; grep -q "\"id\": \"$1\"" 
 
 not_found() { ! finds "$1"; }
 
-# What speaks against taking over is found, refused, and forced only by its name.
+# What speaks against taking over is found, refused, and overridden only by its name.
 phase_preflight() {
 	begin "preflight"
 	corun preflight
@@ -66,7 +66,7 @@ phase_preflight() {
 	for module in kvm kvm-amd; do insmod "/modules/$module.ko"; done
 }
 
-# A daemon that hangs: VMs go to fair order in bounded time, and back under the policy after.
+# A daemon that hangs: VMs go to fair order in bounded time, and back under the policy afterwards.
 phase_hang() {
 	begin "SIGSTOP"
 	mix
@@ -89,7 +89,7 @@ phase_hang() {
 	stop_vms >/dev/null
 }
 
-# A promise that cannot be kept: the host is handed back, and it is said why.
+# A promise that cannot be kept: the host is handed back, and the daemon says why.
 phase_guard() {
 	begin "a broken promise"
 	start_corun fair --max-ready 10 --window 1s
@@ -146,7 +146,7 @@ phase_canary() {
 	stop_vms >/dev/null
 }
 
-# What observes changes nothing, and agrees with the daemon about times.
+# An observing daemon changes nothing, and agrees with the daemon about times.
 phase_watch() {
 	begin "watch"
 	mix
@@ -193,7 +193,7 @@ phase_rt() {
 	begin "real-time hog"
 	mix
 	start_corun balance
-	# Of 8 s, all but what the kernel keeps for others, a twentieth, and what it loses to the emulator.
+	# Of 8 s, all except what the kernel keeps for others, a twentieth, and what it loses to the emulator.
 	_ran="$(corun-strain hog 8 | cut -f 2)"
 	verdict "real-time hog: it ran" "${_ran:-0} ns of 8 s" [ "${_ran:-0}" -gt 6000000000 ]
 	verdict "real-time hog: corun stays" "$(scheduler)" [ "$(scheduler)" = corun ]

@@ -1,10 +1,9 @@
 # shellcheck shell=sh disable=SC2086,SC2154  # lists of names are split; set by run and lib.sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: guests are told by KVM how long they were kept waiting (steal); corun shows ready time. Are these
-# the same?
-# How: three VMs of two vCPUs on two pCPUs, all of which compute: two thirds of their time is steal. KVM
-# writes it to the guests' memory, corun-microvm prints it; set beside corun's by ../steal.py.
+# Problem: KVM reports to guests how long they were kept waiting (steal); corun shows ready time. Are these the same?
+# How: three VMs of two vCPUs on two pCPUs, all of which compute: two thirds of their time is steal. KVM writes it to
+# the guests' memory, corun-microvm prints it; ../steal.py compares it with corun's.
 
 # steal_now WHEN: the last line of each VM.
 steal_now() {

@@ -5,7 +5,7 @@
 # How: phases of the end-to-end test, each a fault or a load repeated, beside guests that must live on.
 # tally() writes what docs/torture.md lists; verdicts go to /out as elsewhere.
 
-# tally VERDICTS FAULT TIMES DETAIL: for the table; VERDICTS: which belong to it, * standing for anything.
+# tally VERDICTS FAULT TIMES DETAIL: for the table; VERDICTS: those that belong to it, * standing for anything.
 tally() { printf '%s\t%s\t%s\t%s\n' "$@" | tee -a /out/torture.tsv; }
 
 # --- Guests that come and go --------------------------------------------------------------------
@@ -19,7 +19,7 @@ in_order() {
 		sort | cut -d ' ' -f 2
 }
 
-# Eight guests started and killed without a word, each in random order, all over again.
+# Eight guests started and killed without warning, each time in random order, again and again.
 storm() {
 	_round=0
 	while [ $_round -lt $storm_rounds ]; do
@@ -54,7 +54,7 @@ phase_storm() {
 	stop_vms >/dev/null
 }
 
-# Processes whose threads are named like vCPUs and that are none: 200 a minute.
+# Processes whose threads are named like vCPUs but are not: 200 a minute.
 phase_fakes() {
 	begin "fake VMs"
 	start_vm real timer
@@ -87,7 +87,7 @@ phase_fakes() {
 
 nonsense_requests=1200
 
-# Requests that are none, and some that ask for what there is not.
+# Malformed requests, and some that ask for what does not exist.
 phase_nonsense() {
 	begin "malformed requests"
 	mix
@@ -121,7 +121,7 @@ phase_oom() {
 		start_corun_in daemon balance
 		sleep 1
 		_kills="$(oom_kills)"
-		# Less than it has: nothing of it can be written out anywhere.
+		# Less than it uses: none of that can be swapped out.
 		echo 1M >/sys/fs/cgroup/daemon/memory.max
 		wait_until 10000 kernel_is_back
 		_waited=$waited
@@ -146,9 +146,9 @@ phase_oom() {
 
 oom_kills() { awk '$1 == "oom_kill" { print $2 }' /sys/fs/cgroup/daemon/memory.events; }
 
-# in_group GROUP COMMAND…: becomes COMMAND, in a cgroup from the first page on; for subshells.
+# in_group GROUP COMMAND…: becomes COMMAND, in a cgroup from its first page on; for subshells.
 in_group() {
-	# 0: who writes it. Here $$ is the shell that all of them come from.
+	# 0: the process that writes it. Here $$ is the shell that all of them come from.
 	echo 0 >/sys/fs/cgroup/"$1"/cgroup.procs
 	shift
 	exec "$@"
@@ -166,8 +166,8 @@ start_corun_in() {
 
 # --- Loads beside the guests ------------------------------------------------------------------------
 
-# What strains a scheduler: switches, wake-ups, forks, affinities, priorities and scheduling policies that
-# change all the time.
+# What strains a scheduler: switches, wake-ups, forks, and affinities, priorities and scheduling policies that change
+# all the time.
 stressors="--switch 2 --futex 2 --yield 2 --fork 2 --clone 2 --affinity 2 --nice 2 --schedpolicy 2 --timer 1 --cpu 2"
 
 phase_stress() {
@@ -187,9 +187,9 @@ phase_stress() {
 	stop_vms >/dev/null
 }
 
-# Programs of rt-tests, each a test of scheduling: messages between many; timers of threads that sleep; pairs
-# that wake each other by mutexes, semaphores, message queues and signals; inversions of priorities. All but
-# the last are ordinary tasks, and so the dispatcher's. A wake-up that is lost hangs them.
+# Programs of rt-tests, each a test of scheduling: messages between many threads; timers of threads that sleep; pairs
+# that wake each other by mutexes, semaphores, message queues and signals; inversions of priorities. All but the last
+# are ordinary tasks, and so the dispatcher's. A lost wake-up makes them hang.
 rt_tests="hackbench -g 4 -l 200
 hackbench -T -p -g 4 -l 200
 cyclictest -q -t 4 -i 2000 -D 10
@@ -227,7 +227,7 @@ phase_rt_tests() {
 
 suspend_rounds=5
 
-# phase_suspend POLICY…: VMs that are suspended and go on, again and again, under each.
+# phase_suspend POLICY…: VMs that are suspended and resumed, again and again, under each.
 phase_suspend() {
 	begin "suspended VMs: $*"
 	mix
@@ -261,19 +261,19 @@ suspend_and_resume() {
 	verdict "suspend: it goes on, $policy" "$(scheduler)" all_alive first second third
 }
 
-# Of enum gang_mode (dispatcher/types.h).
+# A value of enum gang_mode (dispatcher/types.h).
 GANG_STRICT=2
 
-# A plan that gives one VM nothing, written into the dispatcher's tables past the daemon: two VMs own all pCPUs in
-# slots of a quarter of an hour, in which nobody else may run, and weigh 10000; the third weighs 1 and has no slot.
-# Either the dispatcher serves it all the same, or the daemon sees a promise broken and hands the host back.
+# A plan that gives one VM nothing, written into the dispatcher's tables past the daemon: two VMs own all pCPUs in slots
+# of a quarter of an hour, in which nobody else may run, and weigh 10000; the third weighs 1 and has no slot. Either the
+# dispatcher serves it nevertheless, or the daemon sees a broken promise and hands the host back.
 phase_starve() {
 	begin "a plan that starves a VM"
 	names="greedy hog victim"
 	for vm in $names; do start_vm $vm spin; done
 	sleep 1
 	rm -rf $state
-	# Under this policy the dispatcher knows gangs.
+	# Under this policy the dispatcher heeds gangs.
 	start_corun cosched-strict
 	sleep 1
 	make_plan greedy 10000 $GANG_STRICT 900000000000
@@ -284,7 +284,7 @@ phase_starve() {
 		# shellcheck disable=SC2046  # words
 		bpftool map update name vm_confs $(cat /tmp/$vm.plan) || fail "the plan of $vm is not taken"
 	done
-	# Whoever looks is starved of pCPUs, too.
+	# Whatever looks is starved of pCPUs, too.
 	wait_until 20000 kernel_is_back
 	victim_ns=$(($(vm_cpu_ns victim) - victim_ns)) _began=$(($(now_ms) - _began))
 	verdict "starve: the victim ran" "$((victim_ns / 1000000)) of $_began ms" [ $victim_ns -gt 0 ]
@@ -304,7 +304,7 @@ phase_starve() {
 	stop_vms >/dev/null
 }
 
-# bytes WIDTH NUMBER: little-endian, as bpftool takes them.
+# bytes WIDTH NUMBER: little-endian, as bpftool expects them.
 bytes() {
 	_left="$2" _n=0
 	while [ $_n -lt "$1" ]; do
@@ -313,8 +313,8 @@ bytes() {
 	done
 }
 
-# conf_bytes ID WEIGHT GANG SLOT PCPUS: a struct vm_conf (dispatcher/types.h) of a VM that may use the first so many
-# pCPUs, less than 63; what else is in it is zero. A test compares this with what the daemon writes
+# conf_bytes ID WEIGHT GANG SLOT PCPUS: a struct vm_conf (dispatcher/types.h) of a VM that may use the first PCPUS
+# pCPUs, less than 63; everything else in it is zero. A test compares this with what the daemon writes
 # (crates/dispatcher/tests/torture.rs).
 conf_bytes() {
 	for _number in "$1" 0 "$2" 0 "$3" 0; do bytes 4 "$_number"; done
@@ -322,7 +322,7 @@ conf_bytes() {
 	for _number in $(((1 << $5) - 1)) 0 0 0 0 0 0 0; do bytes 8 "$_number"; done
 }
 
-# make_plan VM WEIGHT GANG SLOT: into /tmp/VM.plan, bpftool's words for the VM's entry in the table.
+# make_plan VM WEIGHT GANG SLOT: writes to /tmp/VM.plan bpftool's words for the VM's entry in the table.
 make_plan() {
 	_pid="$(vm_pid "$1")"
 	_slot="$(corun status --json | awk -v pid="$_pid" '/"pid":/ { mine = $2 == pid "," } mine && /"slot":/ { print $2 + 0; exit }')"

@@ -2,9 +2,9 @@
 # shellcheck disable=SC2154,SC2086  # variables of lib.sh, corun.sh and run; lists of names are split
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: are pCPUs held for who does I/O, and let go in time? Does who was lent one give way at once?
+# Problem: are pCPUs held for vCPUs that do I/O, and let go in time? Does a vCPU that was lent one give way at once?
 # How: one core of two hardware threads, a guest that does I/O beside two that compute, under one scheduler after the
-# other. The dispatcher counts the holds; what wake-ups wait is read off recordings by vsmtio.py, outside.
+# other. The dispatcher counts the holds; vsmtio.py, outside, reads how long wake-ups wait off recordings.
 
 # A guest that does I/O now and then beside two that compute, on cores of two hardware threads.
 beside_io() {
@@ -14,7 +14,7 @@ beside_io() {
 	sleep 2
 }
 
-# Of the daemon's last interval, a figure of a VM: told_of VM KEY.
+# told_of VM KEY: a figure of a VM in the daemon's last interval.
 told_of() {
 	grep '"vms"' $log | tail -n 1 | tr '{' '\n' | grep "\"name\":\"$1\"" | sed "s/.*\"$2\":\([0-9.e-]*\).*/\1/"
 }
@@ -29,7 +29,7 @@ measure_beside_io() {
 	trace_stop "/out/vsmtio/$under-$run.trace"
 }
 
-# What the dispatcher has counted of holds, a line for vsmtio.py; of this run's daemon, both kinds together.
+# What the dispatcher has counted of holds, a line for vsmtio.py; for this run's daemon, both kinds together.
 tell_holds() {
 	case $under in vsmtio | giving-way) ;; *) return 0 ;; esac
 	corun status --json >/tmp/status.json
@@ -41,7 +41,7 @@ tell_holds() {
 		echo
 	} >>/out/vsmtio/holds.tsv
 	[ "$under" = vsmtio ] || return 0
-	# While there are VMs: of none there is nothing to say.
+	# While there are VMs: without any there is nothing to print.
 	corun policy | tee /tmp/policy.txt
 	number "vsmtio held share" "$(told_of io held_share)"
 	number "vsmtio kept/s" "$(told_of io kept_per_s)"
@@ -54,7 +54,7 @@ watchdog_quiet() { ! dmesg | grep -E "runnable task stall|watchdog failed to che
 # Is something held for a VM, but not all the time?
 held_for() { told_of "$1" held_share | awk '{ exit !($1 > 0.01 && $1 < 0.999) }'; }
 
-# Switches of all vCPU threads per second, over so many seconds, as the kernel counts them.
+# Switches of all vCPU threads per second, over this many seconds, as the kernel counts them.
 vcpu_switches() {
 	before="$(switches_of $names)"
 	sleep "$1"
@@ -66,7 +66,7 @@ switches_of() {
 		awk '/ctxt_switches/ { sum += $2 } END { print sum }'
 }
 
-# The kernel's own scheduler, fair and vSMT-IO by turns, that as in the paper and giving way.
+# The kernel's own scheduler, fair and vSMT-IO in turn, the latter as in the paper and giving way.
 phase_vsmtio() {
 	mkdir -p /out/vsmtio
 	for run in 1 2 3 4 5; do
@@ -103,7 +103,7 @@ guests_are_refused() {
 	[ $? = 2 ] && grep -q "guests of vsmtio is for simulations only" /tmp/policy.txt
 }
 
-# What it decides with both kinds of retention, for the native build to decide again (../run.sh).
+# What the policy decides with both kinds of retention, for the native build to decide again (../run.sh).
 phase_vsmtio_record() {
 	begin "vsmtio, on record"
 	beside_io
@@ -120,7 +120,7 @@ phase_vsmtio_record() {
 # Does KVM poll for this long, ns?
 polls_for() { [ "$(cat /sys/module/kvm/parameters/halt_poll_ns)" = "$1" ]; }
 
-# KVM's halt polling is another one as long as corun is in charge, and put back however that ends.
+# KVM's halt polling is changed as long as corun is in charge, and put back however that ends.
 polling_is_put_back() {
 	begin "vsmtio, KVM's halt polling"
 	stock="$(cat /sys/module/kvm/parameters/halt_poll_ns)"

@@ -1,14 +1,14 @@
 # shellcheck shell=sh disable=SC2086,SC2154  # lists of names are split; set by run and lib.sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Problem: does a vCPU that spins get its preempted sibling to run, under corun as under the kernel's own
-# scheduler? The emulated processor has no pause-loop exits.
-# How: a guest that asks by hypercall, which ends in the same yield_to(); KVM counts what it asked the
-# scheduler for and what it got. Then once more, with decisions on record.
+# Problem: does a vCPU that spins make its preempted sibling run, under corun as under the kernel's own scheduler? The
+# emulated processor has no pause-loop exits.
+# How: a guest that asks by hypercall, which ends in the same yield_to(); KVM counts how often it asked the scheduler,
+# and with what success. Then once more, with decisions on record.
 
 kvm_count() { cat "/sys/kernel/debug/kvm/directed_yield_$1"; }
 
-# How often KVM asked, and was heard, for 4 s; what the guest did, per second.
+# How often KVM asked, and with success, for 4 s; what the guest did, per second.
 measure_yields() {
 	asked="$(kvm_count attempted)" heard="$(kvm_count successful)" did="$(counted locker)"
 	sleep 4
@@ -33,7 +33,7 @@ phase_yield() {
 	sleep 1
 	measure_yields corun
 	stop_corun
-	# Recording takes a good part of a pCPU, before which vCPUs have to wait.
+	# Recording takes a good part of a pCPU, and vCPUs have to wait for it.
 	start_corun fair --record /out/lockstep-yield.bin
 	sleep 3
 	verdict "yield: corun hears spinners" "$heard times in 4 s" [ "$heard" -gt 0 ]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task that wants a core-scheduling cookie, as cloud-hypervisor's vCPUs do by default. It ends with this.
+//! A task that wants a core-scheduling cookie, as cloud-hypervisor's vCPUs do by default. The cookie ends with this
+//! task.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use std::io;
 const PR_SCHED_CORE: libc::c_int = 62;
 const CREATE: libc::c_ulong = 1;
 
-/// Makes one and prints that, or why not.
+/// Makes a cookie and prints that, or why it could not.
 pub fn run() {
     // SAFETY: takes integers only.
     match unsafe { libc::prctl(PR_SCHED_CORE, CREATE, 0, 0, 0) } {

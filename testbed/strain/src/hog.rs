@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A real-time thread that takes a pCPU whole: no ordinary task, and none of sched_ext's, runs there, but
-//! for what the kernel keeps for them (sched_rt_runtime_us).
+//! A real-time thread that takes a whole pCPU: no ordinary task, and none of sched_ext's, runs there, except in the
+//! time that the kernel keeps for them (sched_rt_runtime_us).
 
 use anyhow::{Context, ensure};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Above threads of the kernel's that are real-time by default, but for the stopper.
+/// Above the kernel's threads that are real-time by default, except for the stopper.
 const PRIORITY: libc::c_int = 50;
 
-/// Computes for so many seconds and prints how much of that it had a pCPU, nanoseconds.
+/// Computes for this many seconds and prints for how much of that it had a pCPU, nanoseconds.
 pub fn run(seconds: u32) -> anyhow::Result<()> {
     let wanted = libc::sched_param {
         sched_priority: PRIORITY,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tests strain a host with: its scheduler with switches, wake-ups and a real-time thread, corun's
-//! daemon with requests that are none.
+//! What tests strain a host with: its scheduler with switches, wake-ups and a real-time thread, corun's daemon with
+//! malformed requests.
 //!
-//! Microbenchmarks do a fixed number of operations, so that they are the same work under every
-//! scheduler, and print a line each: name, a tab, nanoseconds. They follow `perf bench sched pipe`,
-//! schbench and hackbench in what they do.
+//! Microbenchmarks do a fixed number of operations, so that the work is the same under every scheduler, and print a
+//! line each: name, a tab, nanoseconds. They are modelled on `perf bench sched pipe`, schbench and hackbench.
 
 mod cookie;
 mod hog;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups of threads of which each sender sends to each receiver, as hackbench does: many wake-ups,
-//! and more that want to run than there are pCPUs.
+//! Groups of threads in which each sender sends to each receiver, as in hackbench: many wake-ups, and more threads that
+//! want to run than there are pCPUs.
 
 use anyhow::anyhow;
 use std::io::{Read, Write};
@@ -9,23 +9,22 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Senders of a group, and receivers of a group. hackbench has 20, which is more than an emulated host
-/// gets through.
+/// Senders of a group, and receivers of a group. hackbench has 20, which is more than an emulated host can cope with.
 const MEMBERS: u32 = 5;
 /// As hackbench's.
 const MESSAGE: [u8; 100] = [1; 100];
 
 type Threads = Vec<JoinHandle<std::io::Result<()>>>;
 
-/// Where all begin, and when they did.
+/// Where all threads begin, and when they did.
 struct Start {
     gate: Barrier,
     began: OnceLock<Instant>,
 }
 
 impl Start {
-    /// Waits for all others. Whoever comes last has the pCPU then, and tells the time: any other may be given
-    /// one when all is over.
+    /// Waits for all others. The last one to come has a pCPU at that moment, and records the time: any other may get a
+    /// pCPU only when everything is over.
     fn wait(&self) {
         if self.gate.wait().is_leader() {
             self.began.get_or_init(Instant::now);

@@ -10,20 +10,20 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A daemon that has not answered by then does not answer. Longer than it lets clients be silent.
+/// A daemon that has not answered by then counts as not answering. Longer than it lets clients be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Connections that stay open and say nothing meanwhile; fewer than the daemon allows.
+/// Connections that stay open and silent meanwhile; fewer than the daemon allows.
 const SILENT: usize = 8;
 
-/// How often what became of a request.
+/// How often requests had which outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcomes {
     refused: u32,
     closed: u32,
 }
 
-/// Sends `count` of them and prints how each kind of outcome was met; fails if one was carried out or
-/// not answered at all.
+/// Sends `count` of them and prints how often each kind of outcome occurred; fails if one was carried out or not
+/// answered at all.
 pub fn run(socket: &Path, count: u32) -> anyhow::Result<()> {
     let silent: Result<Vec<_>, _> = (0..SILENT).map(|_| UnixStream::connect(socket)).collect();
     let silent = silent.context("cannot connect")?;
@@ -40,12 +40,12 @@ pub fn run(socket: &Path, count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends it on a connection of its own.
+/// Sends a request on a connection of its own.
 fn send(socket: &Path, request: &[u8], outcomes: &mut Outcomes) -> anyhow::Result<()> {
     let mut stream = UnixStream::connect(socket).context("cannot connect")?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    // A daemon may close the connection before all of it is said.
+    // A daemon may close the connection before everything is sent.
     if let Err(error) = stream.write_all(request)
         && !matches!(
             error.kind(),
@@ -76,7 +76,7 @@ fn send(socket: &Path, request: &[u8], outcomes: &mut Outcomes) -> anyhow::Resul
     Ok(())
 }
 
-/// Requests that are wrong in what they say.
+/// Requests with wrong content.
 const WRONG: &[&str] = &[
     r#"{"version": 2, "command": "policy"}"#,
     r#"{"version": -1, "command": "policy"}"#,
@@ -102,7 +102,7 @@ const WRONG: &[&str] = &[
     "",
 ];
 
-/// Request number `round`: of six kinds by turns.
+/// Request number `round`: of six kinds in turn.
 fn request(round: u32, chance: &mut Chance) -> Vec<u8> {
     let wrong = WRONG[chance.below(WRONG.len())];
     let mut bytes = match round % 6 {
@@ -114,14 +114,14 @@ fn request(round: u32, chance: &mut Chance) -> Vec<u8> {
         // Too long for a request.
         _ => b" ".repeat(5000 + chance.below(100_000)),
     };
-    // Some end without the end of a line.
+    // Some lack the end of the line.
     if chance.below(8) != 0 {
         bytes.push(b'\n');
     }
     bytes
 }
 
-/// A stream of chance: Knuth's linear congruential generator (MMIX), of which the upper bits are used.
+/// A source of random numbers: Knuth's linear congruential generator (MMIX), of which the upper bits are used.
 struct Chance(u64);
 
 impl Chance {
@@ -133,7 +133,7 @@ impl Chance {
         self.0 >> 33
     }
 
-    /// From 0 to below `limit`.
+    /// A number from 0 to below `limit`.
     fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next()).unwrap_or(0) % limit
     }
@@ -150,7 +150,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// What `send` makes of a daemon that answers so.
+    /// What `send` makes of a daemon that answers like this.
     fn met(answer: &'static [u8]) -> Result<Outcomes, String> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("socket");

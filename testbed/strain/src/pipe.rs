@@ -7,7 +7,7 @@ use std::io::{Read, Write, stdin, stdout};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What the second process is called with.
+/// The argument that starts the second process.
 pub const ECHO: &str = "echo";
 
 /// Round trips before counting begins.

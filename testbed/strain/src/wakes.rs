@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A thread that wakes another one, which sleeps, and goes to sleep itself: how long until the other
-//! one runs, as schbench asks.
+//! A thread that wakes another one, which sleeps, and goes to sleep itself: measures how long it takes until the other
+//! one runs, as schbench does.
 
 use anyhow::anyhow;
 use std::io::{PipeReader, Read, Write, pipe};
@@ -29,7 +29,7 @@ pub fn run(rounds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads when it was woken, again and again; how long each took to arrive, nanoseconds.
+/// Reads when it was woken, again and again; returns how long each wake-up took to arrive, nanoseconds.
 fn sleep(mut reader: PipeReader, began: Instant, rounds: u32) -> anyhow::Result<Vec<u64>> {
     let mut latencies = Vec::new();
     let mut sent = [0; 8];

@@ -91,7 +91,7 @@ pub struct Args {
     report: Option<PathBuf>,
 }
 
-/// Each step replays a host with one VM more: what they take together grows as the square of their number.
+/// Each step replays a host with one more VM: what the steps take together grows as the square of their number.
 const MOST_VMS: u64 = 64;
 
 const EXAMPLES: &str = "\
@@ -115,13 +115,13 @@ struct Recorded<'a> {
     recording: &'a Recording,
     suggested: SuggestedHost,
     case: Case,
-    /// What is assumed of what the recording does not tell, but for what figures vary.
+    /// What is assumed about what the recording does not show, except for what figures vary.
     options: Options,
     own: &'static str,
     check: ReplayCheck,
     threads: usize,
     quiet: bool,
-    /// Its replays, until all are done.
+    /// The replays, until all are done.
     pending: Pending,
 }
 
@@ -219,7 +219,7 @@ fn show(
     })
 }
 
-/// How far a policy goes beyond fair order; models further than all that `corun host` can run.
+/// How far a policy goes beyond fair order; models count as further than all that `corun host` can run.
 fn reach(policy: &str) -> u32 {
     corun_policies::find(policy).map_or(u32::MAX, |policy| policy.reach as u32)
 }
@@ -234,7 +234,7 @@ fn only_a_model(policy: &str) -> Option<String> {
     })
 }
 
-/// Where the page's numbers are from, and what leads on from them.
+/// Where the page's numbers are from, and how to go on from them.
 fn about(args: &Args, recorded: &Recorded<'_>, advice: &Advice, notes: Vec<String>) -> html::About {
     let own = recorded.own;
     let both = match advice.rival() {
@@ -313,7 +313,7 @@ fn chosen(args: &Args) -> RunArgs {
     }
 }
 
-/// The policies to try, the own scheduler first, and those of which replays would say nothing.
+/// The policies to try, the own scheduler first, and those about which replays would say nothing.
 fn names(args: &Args, recorded: &Recorded<'_>) -> anyhow::Result<(Vec<String>, Vec<LeftOut>)> {
     let own = recorded.own;
     let all = corun_policies::all().iter();
@@ -358,8 +358,8 @@ fn policies(
     Ok(names.into_iter().map(replays).collect())
 }
 
-/// The own scheduler and the policy beside it, had all that can have been spinning been so. `None` if
-/// there is no other policy, or nothing can have been.
+/// The own scheduler and the policy compared with it, if everything that can have been spinning was spinning. `None` if
+/// there is no other policy, or nothing can have been spinning.
 fn spinning(recorded: &Recorded<'_>, rival: Option<&str>) -> anyhow::Result<Option<Spun>> {
     let share = spinning_share(recorded.recording);
     let Some(rival) = rival.filter(|_| share > 0.0) else {
@@ -405,9 +405,9 @@ fn virtual_time(all: &[Job<'_>]) -> Nanos {
     lengths.fold(0, Nanos::saturating_add)
 }
 
-/// All replays of a step that hangs on those before, in the order of the jobs.
+/// All replays of a step that depends on those before, in the order of the jobs.
 fn carry_out(recorded: &Recorded<'_>, all: &[Job<'_>]) -> anyhow::Result<Vec<corun_report::Run>> {
-    // There are many steps, and nobody knows how many: a line for each would be all that one sees.
+    // There are many steps, and nobody knows how many: with a line for each, nothing else would be visible.
     let progress = Progress::further(virtual_time(all), recorded.quiet);
     carry_out_with(recorded, all, &progress)
 }

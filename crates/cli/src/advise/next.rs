@@ -4,11 +4,11 @@
 use crate::compare::provenance::quoted;
 use corun_report::advice::{Advice, NextStep, PolicyAdvice, Verdict, VmAdvice};
 
-/// The promise of `--max-ready` is rounded up to whole steps of so many percent.
+/// The promise of `--max-ready` is rounded up to whole steps of this many percent.
 const STEP: f64 = 5.0;
 
-/// Whether the host can be taken over, and then the recommended policy for the VM that gains most by it. If no
-/// policy is recommended, or one that only the simulator has, there is nothing to switch on.
+/// Checks whether the host can be taken over, and then tries the recommended policy on the VM that gains most from it.
+/// If no policy is recommended, or one that only the simulator has, there is nothing to switch on.
 pub fn steps(advice: &Advice, sets: &[String]) -> Vec<NextStep> {
     let step = |what: &str, command: String| NextStep {
         what: what.to_string(),
@@ -67,7 +67,7 @@ fn promise(advice: &Advice) -> u32 {
     (steps * STEP).min(100.0) as u32
 }
 
-/// What was set of the policy and the dispatcher, as `corun host` takes it.
+/// What was set for the policy and the dispatcher, as `corun host` takes it.
 fn options(policy: &str, sets: &[String]) -> String {
     let section = format!("policy.{policy}.");
     let option = |set: &String| {

@@ -2,8 +2,7 @@
 //! How many more VMs a policy could serve: copies of the recorded ones are added in turn, until one
 //! VM, recorded or copied, waits more than the target.
 //!
-//! Copies go on as before when their recorded demand is used up: a host that is filled up does not
-//! empty itself.
+//! Copies go on as before when their recorded demand is used up: a host that fills up does not empty itself.
 
 use super::replays::{Job, Variant};
 use super::{Recorded, carry_out};
@@ -56,7 +55,7 @@ impl Growth<'_> {
         })
     }
 
-    /// The host with so many VMs more.
+    /// The host with this many more VMs.
     fn step(&self, recorded: &Recorded<'_>, more: u32) -> anyhow::Result<Step> {
         let variants: Vec<Variant> = (0..u64::from(self.starts))
             .map(|seed| Variant {
@@ -98,12 +97,12 @@ impl Growth<'_> {
 pub struct Copied {
     /// One after the other, then the first again.
     vms: Vec<VmId>,
-    /// Their names, if somebody has chosen them.
+    /// Their names, if somebody has chosen VMs.
     chosen: Vec<String>,
 }
 
 impl Copied {
-    /// Those of these names, or all if there are none.
+    /// The VMs of these names, or all if there are none.
     ///
     /// # Errors
     /// If a recording has no VM of a name.
@@ -148,7 +147,7 @@ impl Copied {
         grown
     }
 
-    /// Of so many recorded VMs and `more` copies, those whose siblings meet: a copy's do if its original's do.
+    /// Given `vms` recorded VMs and `more` copies, those whose siblings meet: a copy's do if its original's do.
     fn with_copies(&self, meeting: &BTreeSet<VmId>, vms: usize, more: u32) -> BTreeSet<VmId> {
         let meets = |n: &u32| self.nth(*n).is_some_and(|vm| meeting.contains(&vm));
         let copies = (0..more).filter(meets);
@@ -161,7 +160,7 @@ fn name(recording: &Recording, vm: VmId) -> Option<String> {
     recording.vms.get(vm.index()).map(|vm| vm.name.clone())
 }
 
-/// The VM with the highest median of ready shares, and these.
+/// The VM with the highest median of ready shares, and the range of these shares.
 fn worst(runs: &[Run]) -> (String, Range) {
     let vms = runs.first().map_or(0, |run| run.vms.len());
     let of = |vm: usize| {

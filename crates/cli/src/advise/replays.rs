@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The replays that one figure rests on: they differ in what a recording cannot tell.
+//! The replays that one figure rests on: they differ in what a recording cannot show.
 //!
 //! *Beginnings.* Which VM was ahead of which when the recording began is one case of many. In each
 //! further beginning every VM begins a random time later, up to a tenth of the recording and 100 ms.
 //! *Beyond.* Where a VM gets ahead of its recorded demand, nobody knows what it would have done next.
 //! The two extremes are replayed: it goes on as before, or has nothing more to do.
-//! *Siblings.* Where a vCPU wakes a sibling, it goes on or [meets](corun_sim::replay::seem_to_meet) it, in all replays alike.
-//! *Spinning.* What vCPUs did while a sibling was kept from running may have been work or waiting for it
+//! *Siblings.* Where a vCPU wakes a sibling, it goes on or [meets](corun_sim::replay::seem_to_meet) it, in all replays
+//! alike.
+//! *Spinning.* What vCPUs did while a sibling was kept from running may have been work, or waiting for it
 //! in a loop. All figures take it for work; the other extreme, that all of it was spinning and is saved, is
-//! replayed once under the host's own scheduler and under the policy set beside it.
+//! replayed once under the host's own scheduler and under the policy compared with it.
 
 use crate::compare::beginnings::beginning;
 use crate::compare::measure;
@@ -20,7 +21,7 @@ use corun_report::{Run, round};
 use corun_scenario::Case;
 use corun_sim::replay::{Beyond, Options, Spinning};
 
-/// One way in which the recording might have been.
+/// One way in which the recording might have turned out.
 pub struct Variant {
     pub recording: Recording,
     pub options: Options,
@@ -33,7 +34,8 @@ pub struct Job<'a> {
     pub variant: &'a Variant,
 }
 
-/// All variants of what else is `assumed`: every beginning with both extremes. The first beginning is the recorded one.
+/// All variants of what remains open when `assumed` is given: every beginning with both extremes. The first beginning
+/// is the recorded one.
 pub fn variants(recording: &Recording, assumed: &Options, starts: u32) -> Vec<Variant> {
     let beginnings = (0..u64::from(starts)).map(|seed| (seed, beginning(recording, seed)));
     beginnings
@@ -50,7 +52,7 @@ pub fn variants(recording: &Recording, assumed: &Options, starts: u32) -> Vec<Va
         .collect()
 }
 
-/// The recorded beginning, where all that can have been spinning was.
+/// The recorded beginning, in the case that everything that can have been spinning was.
 pub fn spinning(recording: &Recording, assumed: &Options) -> Variant {
     Variant {
         recording: recording.clone(),

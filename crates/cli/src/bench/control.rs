@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What policies' control loops cost on a host of 512 vCPUs, as a share of one pCPU: this machine's, so it
-//! tells of what else that does, too, and the best of several rounds counts.
+//! What policies' control loops cost on a host of 512 vCPUs, as a share of one pCPU. The machine measured is this one,
+//! so the figure depends on what else it does, and the best of several rounds counts.
 
 use anyhow::anyhow;
 use corun_model::time::MS;
@@ -24,7 +24,7 @@ pub(super) fn measure(rounds: u32, decisions: u32) -> anyhow::Result<Vec<Loop>> 
     for info in corun_policies::all() {
         let name = info.name;
         let mut host = ControlLoop::new(info, VMS).map_err(|fault| anyhow!("{name}: {fault}"))?;
-        // What is only done at first is no cost.
+        // What is done only once does not count.
         (0..decisions).for_each(|_| drop(black_box(host.decide())));
         let mut fastest = f64::INFINITY;
         for _ in 0..rounds {

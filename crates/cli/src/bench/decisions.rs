@@ -12,7 +12,7 @@ pub(super) struct Decisions {
     cost: Cost,
 }
 
-/// Counts what decisions cost on hosts with so many pCPUs, under every policy.
+/// Counts what decisions cost on hosts with these numbers of pCPUs, under every policy.
 pub(super) fn count(sizes: &[u32]) -> anyhow::Result<Vec<Decisions>> {
     let mut all = Vec::new();
     for policy in corun_policies::all() {

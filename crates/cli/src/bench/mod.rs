@@ -51,10 +51,10 @@ const ABOUT: &str = "a benchmark of corun's simulator, not of a host or a policy
 /// How much is measured.
 struct Effort {
     rounds: u32,
-    /// Runs are shorter by this.
+    /// Runs are shorter by this factor.
     shorter: u64,
-    /// How long the sweep takes at least on each number of threads, s: threads that start, and the
-    /// last run, for which the others wait, are to be a small part.
+    /// How long the sweep takes at least on each number of threads, s: starting threads, and the last run, for which
+    /// the others wait, should be a small part.
     sweep: f64,
 }
 
@@ -65,7 +65,7 @@ struct Row {
     measured: Measured,
 }
 
-/// The sweep on so many threads.
+/// The sweep on this many threads.
 struct Sweep {
     threads: usize,
     runs: usize,
@@ -196,8 +196,8 @@ impl Sweep {
     }
 }
 
-/// How long these runs take on so many threads, never 0. Outcomes are dropped where they were made:
-/// a thousand of them are nearly a gigabyte.
+/// How long these runs take on this many threads, never 0. Outcomes are dropped where they were made: a thousand of
+/// them are nearly a gigabyte.
 fn seconds(cases: &[Case], threads: usize) -> anyhow::Result<f64> {
     let start = Instant::now();
     jobs::run(cases, threads, |case| case.run().map(drop))

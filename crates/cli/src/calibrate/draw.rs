@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The curves as a picture, as AQL_Sched's Figure 2 has them: a field for each type, time per work
+//! The curves as a picture, as in AQL_Sched's Figure 2: a field for each type, time per work
 //! relative to 30 ms by slice, a line for each consolidation.
 
 use super::programs::SLICES;
 use super::verdict::{self, Curve};
 use std::fmt::Write;
 
-/// A field with its margins, and what of it is the field.
+/// A field with its margins, and the field itself.
 const FIELD: f64 = 210.0;
 const LEFT: f64 = 44.0;
 const INNER: f64 = 150.0;
 const TOP: f64 = 46.0;
 const HEIGHT: f64 = 150.0;
-/// Of the whole picture.
+/// Height of the whole picture.
 const TALL: f64 = 262.0;
-/// More is not drawn to scale, but written: one wild value would make lines of all others flat.
+/// More is not drawn to scale, but written: one wild value would flatten all other lines.
 const MOST: f64 = 4.0;
 /// Two, three, four vCPUs per pCPU.
 const COLOURS: [&str; 3] = ["#56b4e9", "#0072b2", "#d55e00"];
@@ -64,7 +64,7 @@ fn field(svg: &mut String, left: f64, curve: &Curve) {
     let values = cases
         .iter()
         .flat_map(|(_, relative)| relative.iter().copied());
-    // Up to the next half, and never so that nothing looks like much.
+    // Up to the next half, and never so far that nothing looks like much.
     let finite = values.filter(|value| value.is_finite());
     let most = ((finite.fold(1.5, f64::max) * 2.0).ceil() / 2.0).min(MOST);
     let y = |value: f64| TOP + HEIGHT * (1.0 - value.min(most) / most);
@@ -151,7 +151,7 @@ mod tests {
             drawn.contains("IOInt, best: 1 ms") && drawn.contains("4 per pCPU"),
             "{drawn}"
         );
-        // 480 / 40 is beyond the upper edge, and written there.
+        // 480 / 40 is beyond the upper edge, so it is written there.
         assert!(
             drawn.contains(&format!("{:.1},{TOP:.1}", x(0.0, 4))) && drawn.contains(">12<"),
             "{drawn}"

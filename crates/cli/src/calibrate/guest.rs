@@ -5,7 +5,7 @@
 use anyhow::Context;
 use corun_linux::trial::guests::{end_with_parent, serve};
 
-/// How the command is called.
+/// The command's name.
 pub const COMMAND: &str = "calibration-guest";
 
 /// Be a guest of `corun calibrate --here`, which says on stdin what to do

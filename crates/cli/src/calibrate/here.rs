@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calibration of the machine that this runs on: the same programs, in guests of KVM's or as threads, which ask
-//! the kernel for slices (`corun_linux::trial`).
+//! Calibration of the machine that this runs on: the same programs, in KVM guests or as threads, which ask the kernel
+//! for slices (`corun_linux::trial`).
 //!
-//! Of guests, the kernel counts what recognition looks at: requests to devices and pause-loop exits, as far as
-//! this user may see KVM's tracepoints, and caches where the machine counts them. Threads make no exits, so
-//! those two limits stay as shipped.
+//! For guests, the kernel counts what recognition looks at: requests to devices and pause-loop exits, as far as this
+//! user may see KVM's tracepoints, and caches where the machine counts them. Threads make no exits, so those two limits
+//! stay as shipped.
 
 use super::meter::{self, Level, Levels};
 use super::programs::{CONSOLIDATION, DEFAULT, SLICES};
@@ -18,7 +18,7 @@ use corun_model::time::{MS, SEC};
 use corun_model::{LlcSeen, Nanos, PcpuId, Signals};
 use corun_policies::aql::{Kind, Machine};
 
-/// More pCPUs would only make calibration longer (assumed): what it is about is within one cache, and the
+/// More pCPUs would only make calibration longer (assumed): its subject is what happens within one cache, and the
 /// paper's machine has four.
 const MOST_PCPUS: usize = 4;
 
@@ -33,14 +33,14 @@ pub enum With {
     Threads,
 }
 
-/// The same, once it is known.
+/// The same, once that is known.
 enum Runner {
     Guests(Guests),
     Threads,
 }
 
 impl Runner {
-    /// What was asked for, or what there is.
+    /// The one that was asked for, or that is available.
     fn of(with: With) -> anyhow::Result<Self> {
         if with == With::Threads {
             return Ok(Self::Threads);
@@ -79,7 +79,7 @@ pub struct Found {
     pub machine: Machine,
     /// A curve for each type that could be tried.
     pub curves: Vec<Curve>,
-    /// What counters showed of it.
+    /// What counters showed for each.
     pub levels: Vec<Levels>,
     /// Lengths of turns by slice, ns.
     pub turns: Vec<Vec<Nanos>>,
@@ -121,7 +121,7 @@ impl Counted {
     }
 }
 
-/// Tries all types here; with `quick` a quarter of the time; `quiet` without saying how far it is.
+/// Tries all types here; with `quick` a quarter of the time; `quiet` without progress.
 ///
 /// # Errors
 /// If this host's caches are unknown, or its kernel takes no slices.
@@ -217,7 +217,7 @@ impl Found {
         Ok(())
     }
 
-    /// As `programs::scenario` has it: the subject, and others of all types by turns.
+    /// The case as in `programs::scenario`: the subject, and others of all types in turn.
     fn trial(
         &self,
         kind: Kind,
@@ -234,7 +234,7 @@ impl Found {
         let others = (consolidation as usize * pcpus.len()).saturating_sub(count);
         let kinds = [Kind::Llcf, Kind::LoLcf, Kind::Llco, Kind::IoInt];
         let others = kinds.into_iter().cycle().take(others);
-        // 16 rounds of four vCPUs with the longest slice; four are a look.
+        // 16 rounds of four vCPUs with the longest slice; four are a quick look.
         let time = if quick { 3 * SEC / 2 } else { 6 * SEC };
         Trial {
             subject: (self.program(kind), count),
@@ -257,7 +257,7 @@ impl Found {
     }
 }
 
-/// What counters showed of threads, all the time; exits are not known.
+/// What counters showed for threads, all the time; exits are not known.
 fn level(outcome: &Outcome) -> Option<Level> {
     let LlcSeen {
         instructions,
@@ -293,7 +293,7 @@ pub fn turns_table(turns: &[Vec<Nanos>]) -> String {
     text
 }
 
-/// The length that so many per cent of turns do not exceed.
+/// The length that this many per cent of turns do not exceed.
 pub fn percentile(turns: &[Nanos], percent: usize) -> Option<Nanos> {
     let mut sorted = turns.to_vec();
     sorted.sort_unstable();
@@ -306,7 +306,7 @@ const BIN: u64 = 2;
 /// Longer turns are all in the last bin.
 const BINS: usize = 60;
 
-/// How many turns of which length, [`BIN`] ms each.
+/// How many turns have which length, [`BIN`] ms each.
 pub fn histogram(turns: &[Nanos]) -> Vec<usize> {
     let mut counts = vec![0; BINS];
     for length in turns {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the counters of calibration's subject show: a policy that only looks.
 //!
-//! As recognition does, it takes the mean of a window of periods: a cache is filled again in the first of the
-//! periods of a turn, and not in the others.
+//! Like recognition, it takes the mean over a window of periods: a cache is filled again in the first period of a turn,
+//! and not in the others.
 
 use corun_model::{LlcSeen, Nanos, Placement, Plan, Signals, Snapshot, VmPlan};
 use corun_policies::Policy;
@@ -32,7 +32,7 @@ struct Window {
 }
 
 impl Window {
-    /// Adds a period, in which its VM made so many exits. Returns what a full window shows.
+    /// Adds a period, in which its VM made this many exits. Returns what a full window shows.
     fn add(&mut self, seen: &Signals, exits: u64) -> Option<Level> {
         let llc = seen.llc.unwrap_or_default();
         self.periods += 1;
@@ -55,7 +55,7 @@ impl Window {
     }
 }
 
-/// The levels of a vCPU of which this was seen in each period in which it ran; pause-loop exits are its VM's.
+/// The levels of a vCPU for which this was seen in each period in which it ran; pause-loop exits are its VM's.
 pub fn levels(periods: &[Signals]) -> Vec<Level> {
     let mut window = Window::default();
     let add = |seen: &Signals| window.add(seen, seen.pause_exits.unwrap_or(0));
@@ -107,7 +107,7 @@ impl Policy for Meter {
 pub struct Levels(Vec<Level>);
 
 impl Levels {
-    /// Some more.
+    /// Adds more levels.
     pub fn extend(&mut self, more: Vec<Level>) {
         self.0.extend(more);
     }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun calibrate`: which slice suits which type of application on a machine, and what divides the
-//! types.
+//! `corun calibrate`: which slice suits which type of application on a machine, and which limits separate the types.
 //!
 //! As AQL_Sched's authors do (EuroSys 2016, §3.4): programs of one type each run beside others, 2 to 4
 //! vCPUs per pCPU, at slices of 1 to 90 ms; what counts is time per work relative to Xen's 30 ms. The
 //! limits between types lie half-way, on a logarithmic scale, between what the programs of both sides
 //! show at 30 ms.
 //!
-//! With `--symbiosis` it is another question, for another policy: [`symbiosis`].
+//! With `--symbiosis` it answers another question, for another policy: [`symbiosis`].
 
 mod draw;
 pub mod guest;
@@ -163,7 +162,7 @@ fn outputs(args: &Args) -> anyhow::Result<Outputs> {
     ])
 }
 
-/// The same without a simulator.
+/// Does the same without a simulator.
 fn on_this_machine(args: &Args) -> anyhow::Result<()> {
     let here::Found {
         with,
@@ -206,7 +205,7 @@ fn read(name: &str, text: &str, sets: &[Override], outputs: &Outputs) -> anyhow:
     runs::read(&runs::RunArgs::default(), name, text, sets, outputs)
 }
 
-/// A case on the machine that is asked for, `paper`'s if none is.
+/// A case on the requested machine, or on `paper`'s if none is requested.
 fn machine_case(args: &Args, paper: &str) -> anyhow::Result<Case> {
     if let Some(set) = args.sets.iter().find(|set| !set.starts_with("host.")) {
         return Err(Invalid::error(format!(

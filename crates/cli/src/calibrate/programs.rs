@@ -13,12 +13,12 @@ use std::fmt::Write;
 
 /// Slices in ms: the paper's four, and Xen's.
 pub const SLICES: [u64; 5] = [1, 10, 30, 60, 90];
-/// Xen's 30 ms among them, which all are relative to.
+/// The place of Xen's 30 ms, which all are relative to.
 pub const DEFAULT: usize = 2;
 /// vCPUs per pCPU (§3.4.1).
 pub const CONSOLIDATION: [u32; 3] = [2, 3, 4];
-/// Runs of each case. pCPUs whose slices are equally long keep the phases that they have to each other, so that it
-/// hangs on the seed beside whom a subject runs all the time, and many short runs say more than a few long ones.
+/// Runs of each case. pCPUs whose slices are equally long keep their phases relative to each other, so it depends on
+/// the seed who runs beside a subject all the time, and many short runs say more than a few long ones.
 pub const SEEDS: u64 = 24;
 
 /// The machine of Table 2: an i7-3770, whose four cores the scenarios of Table 4 use without SMT; latencies from
@@ -70,7 +70,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Of a machine.
+    /// The part of this machine.
     pub fn of(machine: &Machine, params: &HostParams) -> Self {
         let (cores, threads) = (
             machine.topology.cores_per_llc(),
@@ -96,7 +96,7 @@ impl Host {
             Kind::Llco => (self.llc * 2, 1000 / memory.max(1)),
             _ => (self.l2 / 10 * 9, 280),
         };
-        // How cycles divide goes with where lines come from, as in the presets list-*.
+        // How cycles divide depends on where lines come from, as in the presets list-*.
         let mix = match kind {
             Kind::Llcf => "20/70/10",
             Kind::Llco => "5/90/5",
@@ -149,10 +149,10 @@ fn visitors(text: &mut String, name: &str, vm: &str, port: &str) {
     );
 }
 
-/// The scenario: a subject beside others, so many vCPUs per pCPU, at this slice.
+/// The scenario: a subject beside others, with this many vCPUs per pCPU, at this slice.
 pub fn scenario(of: &Subject, host: &Host, consolidation: u32, slice: u64) -> String {
-    // Eight rounds of four vCPUs with the longest slice; VMs begin within one, so that pCPUs are not in step. As on
-    // Xen, whose control domain has the threads that a Linux host has on its pCPUs.
+    // Eight rounds of four vCPUs with the longest slice; VMs begin within one round, so that pCPUs are not in step. As
+    // on Xen, where the control domain has the threads that a Linux host has on its pCPUs.
     let (stagger, warm_up, duration) = (360, 720, 3000);
     let mut text = format!(
         "[host]\ntopology = \"{}\"\nhousekeeping = 0\nl2 = \"{}B\"\nllc = \"{}B\"\nllc_adaptive = {}\ncosts.llc = \"{}ns\"\n\

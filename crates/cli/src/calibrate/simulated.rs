@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<Found> {
     })
 }
 
-/// Every subject, slice, consolidation and seed.
+/// Every combination of subject, slice, consolidation and seed.
 fn plan(args: &Args) -> anyhow::Result<Vec<Job>> {
     let host = host(args)?;
     let seeds = 1..=if args.quick { 4 } else { SEEDS };
@@ -102,7 +102,7 @@ fn plan(args: &Args) -> anyhow::Result<Vec<Job>> {
     Ok(all)
 }
 
-/// The machine, one last-level cache of it: what calibration is about goes on within one.
+/// The machine, reduced to one last-level cache: what calibration looks at goes on within one.
 fn host(args: &Args) -> anyhow::Result<programs::Host> {
     let case = machine_case(args, programs::PAPER)?;
     let costs = setup::host_params(&case);

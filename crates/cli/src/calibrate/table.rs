@@ -6,7 +6,7 @@ use super::programs::SLICES;
 use super::verdict::{self, Curve};
 use std::fmt::Write;
 
-/// The curves as a table, as Figure 2 of the paper has them, and what follows.
+/// The curves as a table, as in Figure 2 of the paper, and what follows from them.
 pub fn text(curves: &[Curve], levels: &[Levels], machine: &str) -> String {
     let mut text = format!("{machine}\nTime per work, relative to 30 ms; smaller is better\n\n");
     let heads: String = SLICES

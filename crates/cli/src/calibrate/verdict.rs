@@ -10,8 +10,8 @@ use corun_policies::aql::{Calibration, Kind, Limits, Slices};
 use serde_json::{Value, json as object};
 use std::collections::BTreeMap;
 
-/// From this difference between the slowest and the fastest slice on a type is not agnostic. Assumed:
-/// the order of what runs with different seeds differ by.
+/// From this difference between the slowest and the fastest slice on, a type is not agnostic. Assumed: the order of the
+/// difference between runs with different seeds.
 const MATTERS: f64 = 0.15;
 
 /// A run of a subject.
@@ -60,7 +60,7 @@ impl Curve {
         all.into_iter().map(relative).collect()
     }
 
-    /// By slice: the mean of that over consolidations.
+    /// By slice: the mean of these over consolidations.
     pub fn means(&self) -> Vec<f64> {
         let cases = self.by_case();
         let mean = |slice: usize| {
@@ -110,7 +110,7 @@ pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
         let others = Kind::KNOWN.into_iter().filter(|kind| *kind != but);
         others.map(|kind| median(kind, of)).max().unwrap_or(0)
     };
-    // Where nobody was seen to do I/O, or to spin, there is no half-way.
+    // Where no I/O, or no spinning, was seen, there is no half-way.
     let exits = |of: usize, kind: Kind, shipped: u64| match median(kind, of) {
         0 => shipped,
         median => between(others(of, kind), median),
@@ -140,7 +140,7 @@ pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
     Calibration { slices, limits }
 }
 
-/// For programs; with what it was done with and the turns that were delivered, where they were looked at.
+/// The result for programs; with how it was measured and the turns that were delivered, where these were looked at.
 pub fn json(curves: &[Curve], found: &Calibration, here: Option<(&str, &[Vec<Nanos>])>) -> Value {
     let slice = |kind: Kind| {
         found

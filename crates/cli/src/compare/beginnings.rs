@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Seeds of replays: which VM was ahead of which when a recording began is one case of many.
 //!
-//! A replay has no chance in it. With seed 0 it begins as recorded; with any other seed every VM begins
-//! later by a time of its own, up to a tenth of the recording and 100 ms, about what separates two turns of a
-//! vCPU on a busy host. What differs between seeds is what one recording cannot tell.
+//! A replay has no chance in it. With seed 0 it begins as recorded; with any other seed every VM begins later by a time
+//! of its own, up to a tenth of the recording and 100 ms, about what separates two turns of a vCPU on a busy host. What
+//! differs between seeds is what one recording cannot show.
 
 use crate::failure::Invalid;
 use corun_model::{Nanos, VmId, time::MS};
 use corun_recording::Recording;
 use corun_sim::rng::Rng;
 
-/// As many as tell a median from an outlier.
+/// As many as it takes to distinguish a median from an outlier.
 const DEFAULT: [u64; 3] = [0, 1, 2];
 
 /// The seeds to replay with; only the recorded beginning if one replay is to be watched.
@@ -34,7 +34,7 @@ pub fn seeds(seed: Option<u64>, seeds: &[u64], watched: bool) -> anyhow::Result<
     })
 }
 
-/// The recording with other beginnings; 0 is the recorded one.
+/// The recording with another beginning; seed 0 is the recorded one.
 pub fn beginning(recording: &Recording, seed: u64) -> Recording {
     let mut begun = recording.clone();
     if seed > 0 {

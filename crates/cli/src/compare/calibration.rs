@@ -8,7 +8,7 @@ use corun_policies::aql::Machine;
 use corun_scenario::{Calibrated, Case, Problems, Scenario};
 use std::path::Path;
 
-/// Reads the calibration files that a scenario names. What its cases say beside one is stronger.
+/// Reads the calibration files that a scenario names. What its cases set beside one takes precedence.
 ///
 /// # Errors
 /// [`Invalid`] if one cannot be read, is broken, or was made on another machine.
@@ -27,7 +27,7 @@ pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
     problems.or_ok(()).map_err(Invalid::error)
 }
 
-/// What a file says, if it holds on `machine` and is of the kind for `policy`.
+/// The content of a file, if it holds on `machine` and is of the kind for `policy`.
 ///
 /// # Errors
 /// Why not.
@@ -46,7 +46,7 @@ pub fn read(path: &Path, machine: &Machine, policy: &str) -> Result<Calibrated, 
     Ok(file.found)
 }
 
-/// The machine of a case, as far as calibrations tell machines apart.
+/// The machine of a case, as far as calibrations distinguish machines.
 pub fn machine(case: &Case) -> Machine {
     let params = host_params(case);
     let caches = params.hardware.caches.unwrap_or_default();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host's cgroups, as a scenario has them.
+//! The host's cgroups, as given in a scenario.
 
 use corun_model::{NEUTRAL_WEIGHT, Nanos};
 use corun_scenario::{Case, CgroupKeys, CpuMax};
 use corun_sim::load::{Cgroup, Cgroups, Quota};
 
-/// Of what is said of groups and VMs. A VM with a weight has a cgroup of its own, as a host's have
-/// (`cpu.weight`); one of which nothing is said is in the root, where its vCPUs count one by one.
+/// The cgroups that follow from what is given for groups and VMs. A VM with a weight has a cgroup of its own, as on a
+/// host (`cpu.weight`); one for which nothing is given is in the root, where its vCPUs count one by one.
 pub fn cgroups(case: &Case) -> Cgroups {
     let outer = case.groups.iter();
     let mut all: Vec<Cgroup> = outer.map(|group| of(group.weight, &group.keys)).collect();

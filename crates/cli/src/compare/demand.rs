@@ -6,7 +6,7 @@ use corun_scenario::{Located, Problem, Problems, Thread, Vm, Workload, limits, n
 use corun_sim::guest::ThreadSpec;
 use corun_sim::workload::{NUMBER, Program, preset, preset_names};
 
-/// Where it was said what a VM does.
+/// Where the scenario says what a VM does.
 pub fn said(vm: &Vm) -> Option<&Located<String>> {
     let preset = vm.demand.workloads.first().map(|workload| &workload.preset);
     let program = vm.demand.threads.first().map(|thread| &thread.program);
@@ -14,7 +14,7 @@ pub fn said(vm: &Vm) -> Option<&Located<String>> {
     preset.or(program).or(file)
 }
 
-/// Where it was said what this thread of a VM does, of those that [`threads`] gives.
+/// Where the scenario says what this thread of a VM does; `thread` counts those that [`threads`] gives.
 pub fn said_of(vm: &Vm, thread: usize) -> Option<&Located<String>> {
     let workloads = vm.demand.workloads.iter().map(|workload| {
         let threads = of_workload(workload, None, vm.vcpus);
@@ -32,7 +32,7 @@ pub fn said_of(vm: &Vm, thread: usize) -> Option<&Located<String>> {
     found.map(|(said, _)| said).or(file)
 }
 
-/// How many threads a VM has, as far as it is said outside of rt-app's files: those have limits of their own.
+/// How many threads a VM has, as far as that is given outside rt-app's files: those have limits of their own.
 fn said_count(vm: &Vm) -> usize {
     let of_workload = |workload: &Workload| {
         let made = || preset(&workload.preset.value).map_or(0, |it| it.default_threads(vm.vcpus));
@@ -44,7 +44,7 @@ fn said_count(vm: &Vm) -> usize {
         .sum()
 }
 
-/// Makes sure, before they are made, that threads do not eat all memory: those of `vm`, where the VMs before it have
+/// Makes sure, before threads are made, that they do not take all memory: those of `vm`, where the VMs before it have
 /// `before`.
 ///
 /// # Errors
@@ -86,7 +86,7 @@ pub fn threads(vm: &Vm) -> Result<Vec<ThreadSpec>, Problems> {
     problems.or_ok(all)
 }
 
-/// What may have been meant by an unknown workload, or all that there are: a hundred names would bury a guess.
+/// What may have been meant by an unknown workload, or all that exist: a hundred names would bury a guess.
 pub fn of_workloads(name: &str) -> String {
     let all: Vec<&str> = preset_names().collect();
     match nearest(name, all.iter().copied()) {
@@ -147,7 +147,7 @@ fn of_program(thread: &Thread, number: &mut u32) -> Result<Vec<ThreadSpec>, Prob
     (0..thread.count).map(spec).collect()
 }
 
-/// The program of the `i`-th of several threads alike, with its own number where the text has `{i}`.
+/// The program of the `i`-th of several equal threads, with its own number where the text has `{i}`.
 fn of_instance(text: &Located<String>, i: u32) -> Result<Program, Problem> {
     let own = text.value.replace(NUMBER, &i.to_string());
     Program::parse(&own).map_err(|error| text.problem(error.to_string()))

@@ -14,11 +14,10 @@ use corun_sim::device::disk::{
 };
 use corun_sim::guest::{self, DiskSpec, ThreadSpec};
 
-/// Size of a VM's image unless said otherwise. Assumed: what small servers are given; it decides how
-/// far apart two VMs' data are.
+/// Size of a VM's image unless given. Assumed: what small servers get; it decides how far apart two VMs' data are.
 const IMAGE: u64 = 32 << 30;
 
-/// All disks of a case, whose host has so many timer ticks per second.
+/// All disks of a case, whose host has `hz` timer ticks per second.
 ///
 /// # Errors
 /// Kinds and schedulers that do not exist.
@@ -37,7 +36,7 @@ pub fn specs(disks: &[Disk], hz: u32) -> Result<Vec<DiskSpec>, Problems> {
 /// A VM's place on its disk, if it has one: it names one, or its threads need one.
 ///
 /// # Errors
-/// It needs one, but names none of several, or there is none.
+/// If it needs one, but names none of several, or there is none.
 pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, Problems> {
     let said = &vm.disk;
     let uses = |thread: &ThreadSpec| thread.program.uses_disk();
@@ -117,7 +116,7 @@ fn hdd(keys: &HddKeys, capacity: Option<u64>) -> Result<HddParams, Problems> {
     Ok(params)
 }
 
-/// Longer ways do not take less time.
+/// Checks that longer seeks do not take less time.
 fn seeks_grow(keys: &HddKeys, params: &HddParams) -> Result<(), Problems> {
     let seeks = [
         ("seek_track", params.seek_track, &keys.seek_track),

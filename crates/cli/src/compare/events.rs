@@ -5,11 +5,11 @@
 //! should be measured in simulated ones by the same code.
 //! How: the events that a kernel would have traced (`sched_waking`, `sched_wakeup`,
 //! `sched_migrate_task`, `sched_switch`), in the columns of `/sys/kernel/tracing/trace`, with
-//! nanoseconds. A wake-up is traced where it comes from, as the host was told: on the pCPU of the waker, on whose
-//! behalf it is, or, if a timer or a device is behind it, in an interrupt on the pCPU where the woken task was last, whatever
-//! runs there: which pCPUs timers and devices interrupt is not modelled, and schedulers, too, take it to be that
-//! one. The warm-up is part of it. At the end of the run comes a marker, as writing to
-//! `trace_marker` leaves one: a recording ends with its last event, and what ran until then did not switch.
+//! nanoseconds. A wake-up is traced where the host saw it come from: on the pCPU of the waker on whose behalf it is;
+//! or, if a timer or a device is behind it, in an interrupt on the pCPU where the woken task was last, whatever runs
+//! there. Which pCPUs timers and devices interrupt is not modelled, and schedulers, too, take it to be that one. The
+//! warm-up is part of the trace. At the end of the run comes a marker, as writing to `trace_marker` leaves one: a
+//! recording ends with its last event, and what ran until then did not switch.
 
 use super::watched::{Watched, Watcher};
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
@@ -19,8 +19,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Threads are numbered from here on, VMs and host tasks likewise as processes below: beyond any
-/// pCPU's own threads, and no two alike.
+/// Numbers of threads start here, and so do those of VMs and host tasks as processes: beyond any pCPU's own threads,
+/// and no two are equal.
 const FIRST_THREAD: u32 = 10_000;
 const FIRST_PROCESS: u32 = 1_000;
 
@@ -30,13 +30,13 @@ pub type Events = Watched<Writer<BufWriter<File>>>;
 /// What is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran<'a> {
-    /// So many pCPUs.
+    /// Number of pCPUs.
     pub pcpus: u32,
-    /// Under which policy.
+    /// The policy.
     pub policy: &'a str,
     /// The kernel's version that it models, if it models one.
     pub kernel: Option<&'a str>,
-    /// Is it a replay, in which other threads than vCPUs are called after the recorded ones, with their numbers?
+    /// Is it a replay, in which threads other than vCPUs are named after the recorded ones, with their numbers?
     pub replay: bool,
 }
 
@@ -122,7 +122,7 @@ struct Pcpu {
     left: Option<(Nanos, Thread, char)>,
 }
 
-/// In which context something happens, as the trace's flags tell it.
+/// In which context something happens, as shown by the trace's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Context {
     /// On behalf of the thread that runs there.
@@ -160,7 +160,7 @@ pub struct Writer<W> {
     woken: BTreeMap<TaskId, Origin>,
     /// Tasks that were put aside when they were woken, with the pCPU that the wake-up names.
     aside: BTreeMap<TaskId, PcpuId>,
-    /// The process that the last comment line told of: threads told of next are its own.
+    /// The process named in the last comment line: threads named next belong to it.
     process: Option<u32>,
     /// Do names of threads end with numbers that are not part of them?
     replay: bool,
@@ -194,9 +194,9 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// A task of the host, before anything is written of it.
+    /// A task of the host, before anything is written about it.
     fn meet(&mut self, spec: &TaskSpec) {
-        // vCPUs are called after their VM: `web/0`.
+        // vCPUs are named after their VM: `web/0`.
         if let (Some((vm, _)), Some((name, _))) = (spec.vcpu, spec.name.rsplit_once('/')) {
             self.vms.entry(vm).or_insert_with(|| name.to_string());
         }
@@ -207,7 +207,7 @@ impl<W: Write> Writer<W> {
         self.vms.get(&vm).map_or("vm", String::as_str)
     }
 
-    /// The thread of a task; comment lines tell of it when it is first seen.
+    /// The thread of a task; comment lines name it when it is first seen.
     fn introduce(&mut self, id: TaskId, task: &Task) -> io::Result<Thread> {
         if let Some(thread) = self.known.get(&id) {
             return Ok(thread.clone());
@@ -223,13 +223,13 @@ impl<W: Write> Writer<W> {
         let (vm, comm) = match (task.spec.vcpu, task.spec.helper_of) {
             (Some((vm, number)), _) => (Some(vm), format!("CPU {number}/KVM")),
             (None, Some(vm)) => {
-                // QEMU calls its I/O threads so: `web/emulator` is `IO emulator` of web.
+                // QEMU names its I/O threads like this: `web/emulator` is `IO emulator` of web.
                 let own = name.strip_prefix(self.vm(vm));
                 let own = own.and_then(|rest| rest.strip_prefix('/'));
                 let comm = own.map_or_else(|| cut(name), |part| cut(&format!("IO {part}")));
                 (Some(vm), comm)
             }
-            // One that is called like a vCPU would be read as one.
+            // A thread that is named like a vCPU would be read as one.
             (None, None) => match corun_recording::vcpu_index(name) {
                 Some(_) => (None, cut(&format!("task {name}"))),
                 None => (None, cut(name)),
@@ -313,8 +313,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// A woken task, last on the pCPU `last`, waits on no runqueue. To a kernel it is woken all the same: a task
-    /// of a throttled cgroup is enqueued there.
+    /// A woken task, last on the pCPU `last`, waits on no runqueue. To a kernel it is woken nevertheless: a task of a
+    /// throttled cgroup is enqueued there.
     fn put_aside(
         &mut self,
         now: Nanos,
@@ -361,7 +361,7 @@ impl<W: Write> Writer<W> {
         self.line(now, origin.cpu, &origin.by, origin.context, &text)
     }
 
-    /// A ready task is moved. It is traced on the pCPU where it goes.
+    /// A ready task is moved. That is traced on the pCPU it goes to.
     fn moved(&mut self, now: Nanos, thread: &Thread, from: PcpuId, to: PcpuId) -> io::Result<()> {
         self.settle(now)?;
         self.left_by(thread)?;

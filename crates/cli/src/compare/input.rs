@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What kind of input a file is: told by its content, not by its name.
+//! What kind of input a file is: recognised by its content, not by its name.
 
 use crate::failure::Invalid;
 use corun_scenario::Located;
@@ -22,7 +22,7 @@ pub enum Input {
     Recording(Unread),
 }
 
-/// A file that is open, none of which is lost: it may be a pipe, which can be read only once.
+/// A file that is open, with none of its content lost: it may be a pipe, which can be read only once.
 pub struct Unread {
     /// The file as the user named it.
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Unread {
     pub source: Box<dyn Read>,
 }
 
-/// As much of a file as it takes to tell.
+/// As much of a file as recognising it takes.
 const HEAD: u64 = 64 * 1024;
 /// What gzip'ed files begin with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -105,8 +105,8 @@ pub fn place(path: &Path) -> &Path {
     }
 }
 
-/// The file that a scenario names, which is relative to its own folder, or to where the command runs if it is named on the
-/// command line or the scenario came from a pipe of the shell's or the standard input.
+/// The file that a scenario names. It is relative to the scenario's folder; if it is named on the command line, or the
+/// scenario came from a pipe of the shell's or the standard input, to where the command runs.
 pub fn named(file: &Located<String>) -> PathBuf {
     let by = &*file.place.source;
     let folder = match by.starts_with("/dev/") {
@@ -119,7 +119,7 @@ pub fn named(file: &Located<String>) -> PathBuf {
 /// The text of a file in TOML: all of it, or enough for its reader to refuse it as too long.
 ///
 /// # Errors
-/// Where and why it cannot be read, or is no text.
+/// Where and why it cannot be read, or is not text.
 pub fn text(path: &Path) -> Result<String, String> {
     let name = path.display().to_string();
     let most = FILE_BYTES as u64 + 1;
@@ -129,7 +129,7 @@ pub fn text(path: &Path) -> Result<String, String> {
     in_utf8(&name, bytes)
 }
 
-/// What is read as TOML, as text; `name` is the file's.
+/// What is to be read as TOML, as text; `name` is the file's.
 ///
 /// # Errors
 /// Where it is not UTF-8.
@@ -141,7 +141,7 @@ pub fn in_utf8(name: &str, bytes: Vec<u8>) -> Result<String, String> {
     })
 }
 
-/// What the file is instead of UTF-8, if its mark says so: what PowerShell and Notepad write may be that.
+/// What the file is instead of UTF-8, if its mark says so: PowerShell and Notepad may write that.
 fn encoding(bytes: &[u8]) -> &'static str {
     match bytes {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => " but UTF-16, which an editor saves as UTF-8",
@@ -149,7 +149,7 @@ fn encoding(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// The line and the place of the first byte that is not UTF-8.
+/// The line and the column of the first byte that is not UTF-8.
 pub(super) fn first_strange(error: &FromUtf8Error) -> (usize, usize) {
     let at = error.utf8_error().valid_up_to();
     let before = error.as_bytes().iter().take(at);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Reads a number of runs at the same time, or of others of which there is at least one.
+/// Reads a number of simultaneous runs, or of other things of which there is at least one.
 ///
 /// # Errors
 /// What is accepted.
@@ -33,8 +33,8 @@ where
     run_while(items, threads, || true, work)
 }
 
-/// The same as long as `go_on` says so: what was begun by then is done to its end, so that the results are
-/// those of the first items.
+/// The same as long as `go_on` says so: what has begun by then is finished, so that the results are those of the first
+/// items.
 ///
 /// # Errors
 /// As [`run`].

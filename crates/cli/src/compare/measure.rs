@@ -17,7 +17,7 @@ use corun_sim::{Outcome, VmOutcome, Waits};
 
 /// The result of a run, without its names.
 pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
-    // The host's own threads are a part of it, nothing that a scenario asks about.
+    // The host's own threads are part of the host, and not what a scenario asks about.
     let asked = |name: &str, is_vcpu: bool| !is_vcpu && !is_housekeeping(name);
     let tasks = outcome.tasks.iter();
     let tasks = tasks.filter(|(name, is_vcpu, _)| asked(name, *is_vcpu));
@@ -47,7 +47,7 @@ pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
     }
 }
 
-/// The distributions that the page draws; nobody watched the run itself yet.
+/// The distributions that the page draws; the run itself is not watched here.
 fn detail(outcome: &Outcome) -> Detail {
     let times = |waits: &Waits| Times {
         steps: waits.by_length(),
@@ -76,7 +76,7 @@ fn detail(outcome: &Outcome) -> Detail {
     }
 }
 
-/// So much of `whole`.
+/// `part` as a share of `whole`.
 fn share(part: Nanos, whole: Nanos) -> f64 {
     round(part as f64 / whole.max(1) as f64)
 }
@@ -135,7 +135,7 @@ fn mean(waits: &Waits) -> Option<f64> {
     (waits.count() > 0).then(|| micros(waits.mean()))
 }
 
-/// Replayed VMs have no kernel.
+/// The kernel's result; replayed VMs have no kernel.
 fn kernel(vm: &VmOutcome, measured: Nanos) -> Option<KernelResult> {
     let did = &vm.achieved;
     did.idle?;
@@ -254,14 +254,14 @@ fn seconds(time: Nanos) -> f64 {
     round(time as f64 / SEC as f64)
 }
 
-/// What the guest's kernel does not count as idle; replayed VMs have none.
+/// The time that the guest's kernel does not count as idle; replayed VMs have none.
 fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
     let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
     let idle = vm.achieved.idle?;
     (whole > 0).then(|| round(1.0 - share(idle, whole)))
 }
 
-/// `None` if the policy does not have AQL_Sched's types.
+/// The types recognised; `None` if the policy does not have AQL_Sched's types.
 fn recognised(vm: &VmOutcome, measured: Nanos) -> Option<Recognised> {
     let seen = &vm.recognised;
     let types = Kind::KNOWN.iter().chain([&Kind::Unknown]);
@@ -299,7 +299,7 @@ fn siblings(vm: &VmOutcome, measured: Nanos) -> SiblingResult {
 
 fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
     let seconds = outcome.measured as f64 / SEC as f64;
-    // Rounding makes what a run of no length shows zero.
+    // Rounding makes the rates of a run of no length zero.
     let rate = |count: u64| round(count as f64 / seconds);
     let responses = &client.responses;
     let some = responses.count() > 0;

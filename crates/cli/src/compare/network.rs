@@ -31,7 +31,7 @@ const PING_INTERVAL: Length = Length {
 /// The network of a case.
 ///
 /// # Errors
-/// Sizes and lengths that are none.
+/// Sizes and lengths that cannot be read.
 pub fn spec(case: &Case) -> Result<NetworkSpec, Problems> {
     let mut problems = Problems::default();
     let params = params(case).unwrap_or_else(|problem| {
@@ -67,7 +67,7 @@ pub fn spec(case: &Case) -> Result<NetworkSpec, Problems> {
 /// The VMs, by number, whose clients or callers wait for replies, so that they have response times.
 ///
 /// # Errors
-/// As of [`spec`].
+/// As for [`spec`].
 pub fn who_answers(case: &Case) -> Result<Vec<usize>, Problems> {
     let spec = spec(case)?;
     let waits = |client: &&ClientSpec| {
@@ -82,13 +82,13 @@ pub fn who_answers(case: &Case) -> Result<Vec<usize>, Problems> {
     Ok(clients.chain(called).collect())
 }
 
-/// The clients that workloads bring along, for ports that the scenario gives no client or channel.
+/// The clients that workloads bring along, for ports to which the scenario gives no client or channel.
 fn of_workloads(case: &Case) -> Vec<ClientSpec> {
     let mut all = Vec::new();
     for (at, vm) in case.vms.iter().enumerate() {
         let mut brought: Vec<PresetClient> = Vec::new();
         for workload in &vm.demand.workloads {
-            // Unknown names are told where threads are made.
+            // Unknown names are reported where threads are made.
             let preset = preset(&workload.preset.value);
             let clients = preset.iter().flat_map(Preset::clients);
             brought.extend(clients.filter(|client| !is_served(case, at, client)));
@@ -144,7 +144,7 @@ pub fn turned_away(clients: &[ClientOutcome], case: &str) -> Vec<String> {
     crowded.map(told).collect()
 }
 
-/// That clients of a case come when the run is over, for people to know.
+/// Says that clients of a case come when the run is over, for people to know.
 pub fn never_there(case: &Case) -> Option<String> {
     let end = case.run.warm_up.saturating_add(case.run.duration);
     let late = case.clients.iter();
@@ -163,11 +163,11 @@ pub fn never_there(case: &Case) -> Option<String> {
     ))
 }
 
-/// More such clients of a case than this are one note.
+/// With more such clients of a case than this, one note covers all.
 const NAMED: usize = 2;
 
-/// Whose response times say nothing, since their VM answers less than they send: with the policies under which
-/// that is so, and medians over the seeds.
+/// Whose response times say nothing, since their VM answers less than they send; with the policies under which that is
+/// so, and medians over the seeds.
 pub fn overloaded(runs: &[Run]) -> Vec<String> {
     let mut cases: Vec<(&str, Vec<&str>)> = Vec::new();
     for run in runs {
@@ -265,7 +265,7 @@ fn params(case: &Case) -> Result<NetworkParams, Problem> {
     Ok(params)
 }
 
-/// Reads a text that was said, in the words of programs.
+/// Reads a text of the scenario, in the words of programs.
 fn read<T, E: Display>(
     said: Option<&Located<String>>,
     parse: impl Fn(&str) -> Result<T, E>,

@@ -8,13 +8,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 
-/// So often a run is heard of before it is judged whether it will be long: some ten seconds.
+/// How often a run has reported before it is judged whether it will be long: some ten seconds.
 const JUDGED_AFTER: u64 = 512;
-/// A run of so many events takes an hour and more.
+/// A run of this many events takes an hour or more.
 const MANY: u128 = 10_000_000_000;
-/// One of so many takes half a minute, which is told where there are so many [in a virtual second](CROWDED).
+/// A run of this many takes half a minute, which is reported if there are this many [in a virtual second](CROWDED).
 const SOME: u128 = 100_000_000;
-/// More than hundreds of pCPUs have where each does something for microseconds at a time.
+/// More than hundreds of pCPUs produce if each works in steps of microseconds.
 const CROWDED: u128 = 100_000_000;
 
 /// Progress of all runs together, in virtual time.
@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `runs` runs which take `total` virtual time together, on `threads` threads.
+    /// `runs` runs, which take `total` virtual time together, on `threads` threads.
     pub fn new(runs: usize, total: Nanos, threads: usize, quiet: bool) -> Self {
         if !quiet && target(true).is_hidden() {
             let threads = threads.min(runs);
@@ -38,7 +38,7 @@ impl Progress {
         Self::further(total, quiet)
     }
 
-    /// More such runs, of which nothing is said but by the bar: elsewhere a line for the first ones is enough.
+    /// More such runs, shown only by the bar: elsewhere a line for the first ones is enough.
     pub fn further(total: Nanos, quiet: bool) -> Self {
         let target = target(!quiet);
         let bar = ProgressBar::with_draw_target(Some(total / time::MS), target);
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// Progress of one run, until `end`; hears the run's time.
+    /// Progress of one run, until `end`; it receives the run's time.
     pub fn of_run(&self, name: String, end: Nanos) -> impl FnMut(Nanos) + '_ {
         let mut told = 0;
         let mut heard = 0;
@@ -75,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// Says what several runs may have to say, once.
+    /// Says once what several runs may have to say.
     pub fn note_once(&self, note: String) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if !told.contains(&note) {
@@ -90,8 +90,7 @@ impl Progress {
     }
 }
 
-/// The events of a run until `end` that is at `now` after having been `heard` of so often, if they are very
-/// many.
+/// The events of a run until `end`, if they are very many; the run is at `now` after having `heard` reports.
 fn expected(heard: u64, now: Nanos, end: Nanos) -> Option<u128> {
     let events = u128::from(heard * Simulation::HEARD_EVERY);
     let in_time = |time: Nanos| events * u128::from(time) / u128::from(now.max(1));

@@ -19,7 +19,7 @@ fn command(args: impl IntoIterator<Item = String>) -> String {
         .join(" ")
 }
 
-/// The arguments of this command. Names of files need not be UTF-8; what of them is not cannot be shown.
+/// The arguments of this command. Names of files need not be UTF-8; parts that are not UTF-8 cannot be shown.
 fn arguments() -> impl Iterator<Item = String> {
     std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())
 }
@@ -29,7 +29,7 @@ pub fn this() -> String {
     command(arguments())
 }
 
-/// Options of a command that say what is written beside its results, each with a value.
+/// Options for what is written besides a command's results, each with a value.
 const WRITES: [&str; 6] = [
     "--report",
     "--csv",
@@ -63,8 +63,8 @@ fn as_json(args: impl IntoIterator<Item = String>) -> String {
     command(words)
 }
 
-/// Commands that lead on from a comparison of the file `input`, with what they do: `selection` says how
-/// to select one of its runs. What the command line sets is set there, too.
+/// Commands to go on with after a comparison of the file `input`, and what they do; `selection` selects one of its
+/// runs. What the command line sets is set there, too.
 pub fn next(input: &Path, args: &RunArgs, selection: &str) -> Vec<(String, String)> {
     let length = args.duration.iter();
     let length: String = length
@@ -88,7 +88,7 @@ pub fn same_numbers() -> (String, String) {
     )
 }
 
-/// A command on the file `input` with the same keys set, and then what `rest` says.
+/// A command on the file `input` with the same keys set, followed by `rest`.
 pub fn again(command: &str, input: &Path, sets: &[String], rest: &str) -> String {
     let input = quoted(&file_name(&input.to_string_lossy()));
     let sets = sets.iter().map(|set| format!(" --set {}", quoted(set)));
@@ -110,7 +110,7 @@ fn file_name(word: &str) -> String {
     }
 }
 
-/// A word as shells take it for one.
+/// A word, quoted so that shells take it for one.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -119,7 +119,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// The settings that the scenario's text may not show, by name; said once if all cases agree.
+/// The settings that the scenario's text may not show, by name; stated once if all cases agree.
 pub fn facts(cases: &[Case]) -> Vec<(String, String)> {
     let host = |case: &Case| {
         let skew = if case.host.tick_skew {

@@ -7,14 +7,14 @@ use crate::failure::Invalid;
 use corun_recording::Import;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Smaller files are read in a moment.
+/// Smaller files are read in no time.
 const LARGE: u64 = 16 << 20;
 
 /// Reads a recording; on a terminal with a bar if it is large, unless `quiet`. `besides` is what the command takes
 /// besides recordings, if anything: the message says so if the file is neither.
 ///
 /// # Errors
-/// [`Invalid`] if it cannot be read or is none.
+/// [`Invalid`] if it cannot be read or is no recording.
 pub fn read(recording: Unread, besides: Option<&str>, quiet: bool) -> anyhow::Result<Import> {
     let bar = bar(recording.bytes, quiet);
     let import = corun_recording::read_from(&recording.name, bar.wrap_read(recording.source));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A recorded host for replays: its hardware and scheduler as a scenario's, and how well a replay
-//! under that scheduler matches the recording. What a what-if is worth hangs on that match, so
-//! every command that replays says it first.
+//! A recorded host for replays: its hardware and scheduler as a scenario's, and how well a replay under that scheduler
+//! matches the recording. What a what-if is worth depends on that match, so every command that replays reports it
+//! first.
 
 use super::calibration;
 use super::progress::Progress;
@@ -110,7 +110,7 @@ pub fn case(
     Ok(case)
 }
 
-/// The recorded kernel's version, if it is known.
+/// The recorded kernel's version, if known.
 fn kernel(recording: &Recording) -> Option<(u32, u32)> {
     version_of(kernel_name(recording)?)
 }
@@ -120,7 +120,7 @@ fn kernel_name(recording: &Recording) -> Option<&str> {
     kernel.map(|kernel| kernel.value.as_str())
 }
 
-/// A kernel's version: 7.2.13-… is (7, 2). A simulated one may stand for the last of a row: 4.x is above all of 4.
+/// A kernel's version: 7.2.13-… is (7, 2). A simulated one may stand for the last of a series: 4.x is above all of 4.
 fn version_of(kernel: &str) -> Option<(u32, u32)> {
     let simulated = kernel.strip_prefix("simulated ");
     let (major, rest) = simulated.unwrap_or(kernel).split_once('.')?;
@@ -143,7 +143,7 @@ fn eevdf_preset(kernel: Option<(u32, u32)>) -> &'static str {
     }
 }
 
-/// Where the kernel is not one of CFS, that of a host that could be it.
+/// The preset of CFS: where the kernel is not one of CFS, that of a kernel that the host could run.
 fn cfs_preset(kernel: Option<(u32, u32)>) -> &'static str {
     match kernel {
         Some((..4, _)) => "2.6.33",
@@ -163,10 +163,10 @@ pub struct RecordedUnder {
 }
 
 impl RecordedUnder {
-    /// Refuses it for a `scenario`.
+    /// Refuses the option for a `scenario`.
     ///
     /// # Errors
-    /// [`Invalid`] if it is said.
+    /// [`Invalid`] if it is given.
     pub fn refuse(&self, scenario: &str) -> anyhow::Result<()> {
         match self.name {
             None => Ok(()),
@@ -182,7 +182,7 @@ fn known(name: &str) -> Result<&'static str, String> {
     replayed_as(&name.trim().to_lowercase()).ok_or_else(|| expected.to_string())
 }
 
-/// What stands for the scheduler that the recorded host ran under.
+/// The stand-in for the scheduler that the recorded host ran under.
 pub struct OwnScheduler {
     /// The model or policy that a replay takes for it.
     pub name: &'static str,
@@ -190,17 +190,17 @@ pub struct OwnScheduler {
     pub recorded: bool,
     /// What the recording calls it, if it names one.
     pub said: Option<String>,
-    /// That the recording says otherwise than the user, if so.
+    /// The note that the recording says something other than the user, if it does.
     pub overruled: Option<String>,
 }
 
-/// Which one that was.
+/// Which scheduler that was.
 pub fn own_scheduler(recording: &Recording, told: &RecordedUnder) -> OwnScheduler {
     let said = recording.host.scheduler.as_ref();
     let said = said.map(|fact| fact.value.clone());
     let recorded = match &said {
         Some(name) => replayed_as(&name.to_lowercase()),
-        // Linux changed over with 6.6.
+        // Linux switched to EEVDF in 6.6.
         None => kernel(recording).map(|version| if version < (6, 6) { "cfs" } else { "eevdf" }),
     };
     let known = told.name.or(recorded);
@@ -229,15 +229,15 @@ pub fn own_scheduler(recording: &Recording, told: &RecordedUnder) -> OwnSchedule
     }
 }
 
-/// The model or policy that a recording calls so. Live hosts name their kernel's scheduler, or that of sched_ext, with
-/// corun's policy; `corun compare --events` writes down the policy alone.
+/// The model or policy of this name in a recording. Live hosts name their kernel's scheduler, or that of sched_ext,
+/// with corun's policy; `corun compare --events` writes the policy alone.
 fn replayed_as(name: &str) -> Option<&'static str> {
     let name = scheduler::policy(name).unwrap_or(name);
     let mut known = schedulers::policies().into_iter();
     known.find_map(|policy| (policy.name == name).then_some(policy.name))
 }
 
-/// What is assumed of what the recording does not tell.
+/// What is assumed about what the recording does not show.
 pub fn assumed(recording: &Recording) -> Options {
     Options {
         meeting: seem_to_meet(recording),
@@ -245,12 +245,12 @@ pub fn assumed(recording: &Recording) -> Options {
     }
 }
 
-/// The replay under the host's own scheduler beside the recording, with what is `assumed`, and the case as it fits best.
+/// The replay under the host's own scheduler compared with the recording, with what is `assumed`; and the case that
+/// fits best.
 ///
-/// Whether EEVDF ends slices by a timer (the kernel's `HRTICK`) or at ticks is not recorded and
-/// shows in the number of switches. Unless the user has said, the better fit is taken, and told.
-/// With another number of pCPUs the what-if is another host's: what is set beside the recording is
-/// then a replay on as many as were recorded.
+/// Whether EEVDF ends slices by a timer (the kernel's `HRTICK`) or at ticks is not recorded and shows in the number of
+/// switches. Unless the user has said which, the better fit is taken, and reported. With another number of pCPUs the
+/// what-if is another host's: then a replay on as many as were recorded is compared with the recording.
 ///
 /// # Errors
 /// If the replay cannot be set up.
@@ -311,10 +311,10 @@ pub fn calibrated(
     Ok((best_case, check))
 }
 
-/// VMs that are named in a note; of the others it says how many there are.
+/// VMs that a note names; it gives only the number of the others.
 const MOST_NAMES: usize = 4;
 
-/// What is assumed of siblings that wake each other, if there are any.
+/// What is assumed about siblings that wake each other, if there are any.
 fn meetings_note(recording: &Recording, meeting: &BTreeSet<VmId>) -> Option<String> {
     let can = can_meet(recording);
     let goes_on = "a vCPU that wakes a sibling goes on, whatever the sibling does";
@@ -343,7 +343,7 @@ fn names(recording: &Recording, vms: &BTreeSet<VmId>) -> String {
     }
 }
 
-/// That the check and the what-if are of hosts of different sizes.
+/// Says that the check and the what-if are of hosts of different sizes.
 fn resized_note(recording: &Recording, to: &Topology) -> String {
     format!(
         "the match is of a replay on the recorded {}; what follows is on {}",
@@ -423,7 +423,7 @@ fn check(own: &OwnScheduler, fidelity: &Fidelity) -> ReplayCheck {
     }
 }
 
-/// What the report says of the recording and of what was made of it.
+/// What the report says about the recording and about what was made of it.
 pub fn facts(recording: &Recording, case: &Case, host: &SuggestedHost) -> Vec<(String, String)> {
     let origin = |source: Source| match source {
         Source::Seen(wakeups) => format!("seen in {wakeups} wake-ups"),
@@ -470,8 +470,8 @@ pub fn spinning_share(recording: &Recording) -> f64 {
     contested as f64 / run.max(1) as f64
 }
 
-/// What of a recording there is to trust. Less than a hundredth of its switches may be missing or
-/// contradictory: on live hosts a few always are, where events of several pCPUs meet (a choice).
+/// How far the recording can be trusted. Less than a hundredth of its switches may be missing or contradictory: on live
+/// hosts a few always are, where events of several pCPUs meet (a choice).
 pub fn basis(import: &Import) -> advice::Basis {
     let few = import.recording.observed.switches / 100;
     let gaps = import.notes.iter().filter(|note| note.gaps() > few);

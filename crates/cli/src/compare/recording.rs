@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Comparing policies on a recorded host: its demand is replayed under each of them.
 //!
-//! First of all it is replayed under the scheduler that the host had, and set beside the recording:
-//! what a what-if is worth is said before it.
+//! First of all it is replayed under the scheduler that the host had, and compared with the recording: that shows what
+//! a what-if is worth.
 
 use super::beginnings::{beginning, seeds};
 use super::events::Ran;
@@ -53,7 +53,7 @@ struct Job<'a> {
     shown: bool,
 }
 
-/// What is assumed of what the recording does not tell.
+/// What is assumed about what the recording does not show.
 struct Extreme {
     name: String,
     options: Options,
@@ -95,7 +95,7 @@ pub fn compare(
     args.watch.check(replays, &of_one)?;
     args.watch.window(recording.duration())?;
     outputs.try_out()?;
-    // The check is under the own one, whether or not it is compared.
+    // The check uses the own scheduler, whether or not that is compared.
     let others = chosen.iter().filter(|name| *name != own.name);
     let policies: Vec<&str> = std::iter::once(own.name)
         .chain(others.map(String::as_str))
@@ -145,10 +145,10 @@ fn default_policies(own: &str) -> Vec<String> {
         .collect()
 }
 
-/// The most that [`extremes`] are.
+/// The largest number of [`extremes`].
 const MOST_EXTREMES: usize = 5;
 
-/// What recordings leave open, at its extremes if these are wanted.
+/// What recordings leave open, at its extremes if those are wanted.
 fn extremes(args: &Args, recording: &Recording, assumed: &Options) -> Vec<Extreme> {
     let extreme = |name: &str, options: Options| Extreme {
         name: name.to_string(),

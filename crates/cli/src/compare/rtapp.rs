@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! rt-app files that scenarios name: reading them, their threads, and what to say about them.
 //!
-//! A file is read once, with the scenario, so that all runs are of the same text.
+//! A file is read once, with the scenario, so that all runs use the same text.
 
 use super::input::{first_strange, named};
 use crate::failure::Invalid;
@@ -105,14 +105,14 @@ fn converted(vm: &Vm, rt_app: &RtApp) -> Result<Converted, Problems> {
     }
 }
 
-/// A problem in the file, told at the place where the scenario names it.
+/// A problem in the file, reported at the place where the scenario names it.
 fn of_file(rt_app: &RtApp, message: &str) -> Problem {
     rt_app
         .file
         .problem(format!("{}: {message}", rt_app.file.value))
 }
 
-/// What is not done as the files of a case say, for people to know.
+/// What is not done as a case's files say, for people to know.
 pub fn unheeded(case: &Case) -> Vec<String> {
     let mut notes = Vec::new();
     let end = case.run.warm_up.saturating_add(case.run.duration);

@@ -70,7 +70,7 @@ pub fn name(text: &str) -> Result<String, String> {
 /// A seed, or all from one to another.
 pub type Seeds = RangeInclusive<u64>;
 
-/// The largest seed, as in scenarios: TOML has no larger numbers.
+/// The largest seed, as in scenarios: TOML allows no larger numbers.
 const MOST_SEED: u64 = i64::MAX as u64;
 
 /// The most seeds that one range may have; more would take days.
@@ -92,7 +92,7 @@ fn seeds(text: &str) -> Result<Seeds, String> {
 }
 
 impl RunArgs {
-    /// The seeds that `--seeds` names, in order; none if it is not said.
+    /// The seeds that `--seeds` names, in order; none if it is not given.
     pub fn several(&self) -> Vec<u64> {
         self.seeds.iter().cloned().flatten().collect()
     }
@@ -101,7 +101,7 @@ impl RunArgs {
 /// The policies compared if neither the command line nor the scenario names any.
 const DEFAULT_POLICIES: [&str; 3] = ["cfs", "affinity", "balance"];
 
-/// The policies to compare, each known and named once; `said` is what the input names.
+/// The policies to compare, each known and named once; `said` are those that the input names.
 ///
 /// # Errors
 /// [`Invalid`] if one is unknown or named twice.
@@ -123,10 +123,10 @@ pub fn policies(args: &RunArgs, said: Option<Vec<String>>) -> anyhow::Result<Vec
     Ok(chosen)
 }
 
-/// What the command line says about the scenario's keys, the later the stronger.
+/// What the command line says about the scenario's keys; later settings win.
 ///
 /// # Errors
-/// What is no assignment or no value.
+/// If something is no assignment or no value.
 pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
     let (mut all, mut problems) = (Vec::new(), Problems::default());
     for set in &args.sets {
@@ -157,11 +157,11 @@ pub fn with_unit(text: &str) -> String {
     format!("{text}{}", if bare { "s" } else { "" })
 }
 
-/// Reads the scenario with the overrides on top and keeps the cases that the command line names.
-/// The files that it names are read, too: `outputs` must be others.
+/// Reads the scenario with the overrides on top and keeps the cases that the command line names. The files that it
+/// names are read, too: `outputs` must not be among them.
 ///
 /// # Errors
-/// [`Invalid`]: everything that is wrong with it, or a case that there is none of.
+/// [`Invalid`]: everything that is wrong with it, or a case that does not exist.
 pub fn read(
     args: &RunArgs,
     file: &str,
@@ -179,8 +179,8 @@ pub fn read(
     Ok(scenario)
 }
 
-/// Reads the scenario. If something is wrong with it, names and programs are looked at all the same, so that they need
-/// not be mended in a second round.
+/// Reads the scenario. If something is wrong with it, names and programs are checked nevertheless, so that fixing them
+/// does not take a second round.
 fn read_all(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, Problems> {
     let (found, mut problems) = corun_scenario::read_as_far(file, text, overrides);
     if problems.iter().next().is_none() {
@@ -244,7 +244,7 @@ pub struct Job<'a> {
     pub policy: String,
     /// With this seed.
     pub seed: u64,
-    /// Is it the first of those that differ by seed only? Reports show its timeline.
+    /// Is it the first of those that differ only by seed? Reports show its timeline.
     pub first: bool,
 }
 
@@ -282,8 +282,8 @@ pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Jo
     Ok(jobs)
 }
 
-/// Does all runs, with their results in the order of the jobs; writes down what
-/// happens in it if that is wanted (and there is one job).
+/// Does all runs, with their results in the order of the jobs; writes down what happens in a run if that is wanted (and
+/// there is one job).
 ///
 /// # Errors
 /// The first run that failed. Interrupted, it ends the process and says how many were done.
@@ -297,7 +297,7 @@ pub fn carry_out(
     carry_out_while(args, all, watch, || true)
 }
 
-/// The same as long as `go_on` says so: after that no run is begun, and those of the last jobs are missing.
+/// The same as long as `go_on` says so: after that no run begins, and those of the last jobs are missing.
 ///
 /// # Errors
 /// As [`carry_out`].
@@ -320,7 +320,7 @@ pub fn carry_out_while(
     runs
 }
 
-/// Which run that is.
+/// The name of a run.
 fn called(job: &Job<'_>) -> String {
     let case = match job.case.name.as_str() {
         "" => String::new(),

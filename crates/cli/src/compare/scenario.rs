@@ -53,8 +53,8 @@ pub fn compare(
     Ok((comparison, about))
 }
 
-/// What some policy, or the guests, cannot do of what the scenario says, and no policy of what the command line
-/// sets; each said once.
+/// What some policy, or the guests, cannot do of what the scenario asks for, and no policy of what the command line
+/// sets; each reported once.
 fn unheeded(sets: &[String], jobs: &[Job<'_>]) -> Vec<String> {
     let mut policies: Vec<&str> = Vec::new();
     for job in jobs {

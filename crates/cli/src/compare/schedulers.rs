@@ -23,7 +23,7 @@ pub struct PolicyInfo {
     pub summary: &'static str,
     /// Where it is from.
     pub source: &'static str,
-    /// What can be set of it, if it steers corun's dispatcher; models: see [scheduler.NAME].
+    /// The parameters that can be set for it, if it steers corun's dispatcher; for models see [scheduler.NAME].
     pub parameters: fn() -> Vec<Parameter>,
 }
 
@@ -140,7 +140,7 @@ pub fn known_policy(name: &str) -> Result<(), String> {
     }
 }
 
-/// What may have been meant by the policy `name`, and all that are accepted: of the examples it is said that they
+/// What may have been meant by the policy `name`, and all that are accepted; for the examples it only says that there
 /// are some.
 pub fn accepted(name: &str, known: &[&str]) -> String {
     let is_example = |name: &&&str| {
@@ -187,7 +187,7 @@ pub fn put_together(
     load: Box<dyn Load>,
     observer: Option<Box<dyn Observer>>,
 ) -> Result<Simulation, Problems> {
-    // Policies about slices and pools can steer Credit, too, and Jupiter CFS: there the papers have them.
+    // Policies about slices and pools can steer Credit, too, and Jupiter CFS: the papers use them there.
     let within_credit = policy.strip_prefix("credit-");
     let within_cfs = (policy == CFS_JUPITER).then_some("jupiter");
     let steered = corun_policies::find(within_credit.or(within_cfs).unwrap_or(policy));
@@ -233,15 +233,15 @@ fn siblings(policy: &str, said: &Schedulers) -> (Siblings, Gangs) {
     }
 }
 
-/// What policies cannot do of what is said, for people to know: each thing once, however many VMs and policies
-/// it is true of.
+/// What policies cannot do of what is asked for, for people to know: each thing once, however many VMs and policies it
+/// applies to.
 #[derive(Default)]
 pub struct Unheeded(Vec<Note>);
 
 enum Note {
-    /// Of a policy as a whole.
+    /// For a policy as a whole.
     Whole(String),
-    /// Of a key of VMs.
+    /// For a key of VMs.
     Of {
         key: &'static str,
         vms: Vec<String>,
@@ -259,7 +259,7 @@ impl Unheeded {
         }
     }
 
-    /// `policy` lacks what `key` of `vm` is about.
+    /// Notes that `policy` lacks what `key` of `vm` is about.
     fn of(&mut self, key: &'static str, vm: &str, policy: &str, lack: &str) {
         let known = self.0.iter_mut().find_map(|note| match note {
             Note::Of {
@@ -282,7 +282,7 @@ impl Unheeded {
         }
     }
 
-    /// In words; policies that lack the same are named together.
+    /// In words; policies that lack the same thing are named together.
     pub fn told(self) -> Vec<String> {
         let mut all: Vec<Note> = Vec::new();
         for note in self.0 {
@@ -335,7 +335,7 @@ impl Note {
     }
 }
 
-/// Adds what `policy` cannot do of what is said of the VMs.
+/// Adds what `policy` cannot do of what the VMs ask for.
 pub fn unheeded(policy: &str, case: &Case, unheeded: &mut Unheeded) {
     let task_slices = policy == "eevdf"
         && eevdf_params(&case.schedulers, &host_params(case))
@@ -367,8 +367,8 @@ pub fn unheeded(policy: &str, case: &Case, unheeded: &mut Unheeded) {
     }
 }
 
-/// What `policy` does not keep of what is said of a VM's cgroup. corun's policies and the models of CFS and
-/// EEVDF keep all.
+/// What `policy` ignores in the settings of a VM's cgroup. corun's policies and the models of CFS and EEVDF heed
+/// everything.
 fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
     let keys = vm.cgroup?;
     if policy == "rr" {
@@ -389,7 +389,7 @@ fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
     (!said.is_empty()).then(|| format!("knows no {}, only cpu_max, as a cap", said.join(" or ")))
 }
 
-/// Is a whole other VM no more to `policy` than each single vCPU of `vm`? So it is where that other VM has a
+/// Does a whole other VM count no more for `policy` than each single vCPU of `vm`? That is so if the other VM has a
 /// cgroup, and `vm` has none.
 fn counts_one_by_one(policy: &str, vm: &Vm, case: &Case) -> bool {
     let has_cgroup = |vm: &Vm| vm.weight.is_some() || vm.cgroup.is_some();
@@ -409,11 +409,11 @@ fn plain(policy: &corun_policies::PolicyInfo, case: &Case) -> Option<String> {
     })
 }
 
-/// Why replays of a recorded host say nothing of a policy, if so.
+/// Why replays of a recorded host say nothing about a policy, if so.
 pub fn blind(policy: &str, case: &Case) -> Option<String> {
     let within_credit = policy.strip_prefix("credit-");
     let policy = corun_policies::find(within_credit.unwrap_or(policy))?;
-    // Replays know when vCPUs ran and waited, and no counter besides.
+    // Replays know when vCPUs ran and waited, but have no other counters.
     let not_told = || {
         policy
             .wants_signals(&case.schedulers.policies.settings)
@@ -444,7 +444,7 @@ fn idles(policy: &corun_policies::PolicyInfo, case: &Case) -> Option<String> {
     })
 }
 
-/// Does a run under `policy` depend on a key, if that is one of a scheduler's or policy's?
+/// Does a run under `policy` depend on a key, if it is one of a scheduler's or policy's keys?
 pub fn heeds(policy: &str, key: &str) -> bool {
     let mut parts = key.split('.').map(|part| part.trim_matches(['"', '\'']));
     let (section, name) = (parts.next(), parts.next().unwrap_or_default());
@@ -466,7 +466,7 @@ pub fn heeds(policy: &str, key: &str) -> bool {
     }
 }
 
-/// What `--set` says of schedulers and policies that none of `policies` is, for people to know.
+/// What `--set` sets for schedulers and policies that are not among `policies`, for people to know.
 pub fn sets_unheeded(sets: &[String], policies: &[&str]) -> Vec<String> {
     let is_unheeded = |set: &&String| {
         let key = set.split('=').next().unwrap_or_default().trim();
@@ -494,7 +494,7 @@ pub fn check(said: &Schedulers, host: &HostParams) -> Result<(), Problems> {
     problems.or_ok(())
 }
 
-/// The kernel that a policy models, or is done to, for people to know: without a preset, `cfs` is of 2010.
+/// The kernel that a policy models, or is based on, for people to know: without a preset, `cfs` is of 2010.
 pub fn kernel(policy: &str, said: &Schedulers) -> Option<String> {
     Some(match kernel_preset(policy, said)? {
         "2.6.33-as-stated" => "Linux 2.6.33, with latencies as its paper states them".to_string(),
@@ -512,7 +512,7 @@ pub fn kernel_version<'a>(policy: &str, said: &'a Schedulers) -> Option<&'a str>
     })
 }
 
-/// The preset that a policy has of a kernel.
+/// The preset for a kernel that a policy uses.
 fn kernel_preset<'a>(policy: &str, said: &'a Schedulers) -> Option<&'a str> {
     let (preset, default) = match policy {
         "eevdf" => (&said.eevdf.preset, eevdf::DEFAULT_PRESET),
@@ -631,14 +631,14 @@ pub fn elsewhere(message: &str) -> Problems {
     Problem::nowhere(message).into()
 }
 
-/// Replaces a default by what was said.
+/// Replaces a default by what was given.
 pub fn set<T>(value: &mut T, said: Option<T>) {
     if let Some(said) = said {
         *value = said;
     }
 }
 
-/// The problem that a name is none of those accepted.
+/// The problem that a name is not among those accepted.
 pub fn unknown(said: Option<&Located<String>>, known: &[&str]) -> Problems {
     match said {
         Some(said) => {

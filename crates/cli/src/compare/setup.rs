@@ -33,8 +33,8 @@ pub fn check(case: &Case) -> Result<(), Problems> {
     problems.or_ok(())
 }
 
-/// What is wrong with a case of which some is wrong already, as far as each thing can be told by itself: what would follow
-/// from the rest is not looked for.
+/// What is wrong with a case in which something is wrong already, as far as each thing can be judged by itself:
+/// consequences for the rest are not looked for.
 ///
 /// # Errors
 /// Everything of that kind.
@@ -114,7 +114,7 @@ fn housekeeping(case: &Case) -> HousekeepingParams {
     params
 }
 
-/// What VMs begin within: all have begun when the warm-up is over.
+/// The time within which VMs begin: all have begun when the warm-up is over.
 fn stagger(run: &Run) -> Nanos {
     run.stagger.unwrap_or(STAGGER.min(run.warm_up))
 }
@@ -134,7 +134,7 @@ fn halt_polling(said: &HaltPoll) -> HaltPollParams {
 /// What tasks that share the machine do to each other.
 fn hardware(host: &corun_scenario::Host) -> HardwareParams {
     let (mut caches, mut smt) = (CacheParams::default(), SmtParams::default());
-    // An LLC is no smaller than an L2: one that is not said gives way.
+    // An LLC is no smaller than an L2: one that is not given makes way.
     let llc = caches.llc_bytes(&host.topology);
     let (said_l2, said_llc) = (host.hardware.l2, host.hardware.llc);
     caches.l2 = said_l2.unwrap_or(caches.l2.min(said_llc.unwrap_or(llc)));
@@ -184,7 +184,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
         .in_cgroups(cgroups(case)))
 }
 
-/// A problem between programs, told at the place of what it concerns.
+/// A problem between programs, reported at the place of what it concerns.
 fn unfit(case: &Case, error: &GuestError) -> Problems {
     // Subjects are "VM web", "VM web, thread 1", "host task backup", "client users".
     let is = |kind: &str, name: &str| {
@@ -218,7 +218,7 @@ fn unfit(case: &Case, error: &GuestError) -> Problems {
     }
 }
 
-/// What the scenario says about the room that a VM's image needs: its size, or else the disk's.
+/// What the scenario says about the room that a VM's image has: the image's size, or else the disk's.
 fn said_size<'a>(case: &'a Case, vm: &'a Vm) -> Option<&'a Located<u64>> {
     let disk = vm.disk.disk.and_then(|disk| case.disks.get(disk));
     let capacity = disk.and_then(|disk| disk.capacity.as_ref());
@@ -313,7 +313,7 @@ const BLOCK_IRQS: [(&str, BlockIrq); 3] = [
     ("reserved", BlockIrq::Reserved),
 ];
 
-/// What `said` is the name of.
+/// What the name in `said` stands for.
 fn named<T: Copy, const N: usize>(
     said: &Located<String>,
     known: [(&str, T); N],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Watching a run for the report: who had which pCPU, who wanted one, for as long as a number of spans
-//! lasts. What goes on inside guests is left to [`super::trace`].
+//! Watching a run for the report: who had which pCPU, and who wanted one, until a number of spans is reached. What goes
+//! on inside guests is left to [`super::trace`].
 
 use corun_model::{Nanos, TaskId};
 use corun_report::detail::{Lane, Span, Timeline};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 pub struct Part {
     /// From this time on.
     pub from: Nanos,
-    /// Until so many spans were seen, or the run ends.
+    /// Until this many spans were seen, or the run ends.
     pub most: usize,
 }
 
@@ -44,7 +44,7 @@ impl Spans {
         })))
     }
 
-    /// What the simulation tells.
+    /// The observer for the simulation.
     pub fn observer(&self) -> Box<dyn Observer> {
         Box::new(Watcher(self.0.clone()))
     }
@@ -89,7 +89,7 @@ impl Watched {
         });
     }
 
-    /// The part is over: what goes on ends with it, however many spans that makes.
+    /// The part is over: what is going on ends with it, however many spans that makes.
     fn cut(&mut self, now: Nanos) {
         for task in 0..self.now.len() {
             let (state, since) = self.now[task];
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let seen = watched(3);
-        // Three, and what went on when the third ended.
+        // Three, and what was going on when the third ended.
         assert_eq!((seen.until, seen.spans()), (45, 4));
         assert!(seen.spans() <= 3 + seen.lanes.len());
     }

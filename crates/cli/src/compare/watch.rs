@@ -66,7 +66,7 @@ impl WatchArgs {
     /// Was all written, now that the runs are over?
     ///
     /// # Errors
-    /// If not; the runs' results are good all the same.
+    /// If not; the runs' results are good nevertheless.
     pub fn written(&self) -> anyhow::Result<()> {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.take().map_or(Ok(()), Err)
@@ -96,7 +96,7 @@ impl WatchArgs {
     }
 }
 
-/// What is being kept of a run.
+/// What is being recorded of a run.
 pub struct Watch<'a> {
     options: &'a WatchArgs,
     trace: Option<Trace>,
@@ -105,7 +105,7 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins what is asked for, of what is run until `end`; with `part` for the report.
+    /// Begins what is asked for, of a run until `end`; with `part` for the report.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -124,7 +124,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// What the host tells them.
+    /// The observer for the host.
     pub fn observer(&self) -> Option<Box<dyn Observer>> {
         let trace = self.trace.as_ref().map(Trace::observer);
         let events = self.events.as_ref().map(Events::observer);
@@ -132,7 +132,7 @@ impl<'a> Watch<'a> {
         together(trace.into_iter().chain(events).chain(spans).collect())
     }
 
-    /// The run is over. Returns what the report shows of it; [`WatchArgs::written`] tells of files.
+    /// The run is over. Returns what the report shows of it; for files see [`WatchArgs::written`].
     pub fn close(self) -> Option<Timeline> {
         let trace = self.trace.map_or(Ok(()), Trace::close);
         if let Err(why) = trace.and(self.events.map_or(Ok(()), Events::close)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that are written while a run goes on, by an observer that the simulation has been given.
+//! Files that an observer given to the simulation writes while a run goes on.
 //!
-//! A run is not stopped when its file cannot be written: it goes on without it and fails at its end,
-//! with the first failure. Half a file is none: what is written has a name of its own until it is whole, and goes
-//! with whatever ends the command before, but SIGKILL.
+//! A run does not stop when its file cannot be written: it goes on without it and fails at its end, with the first
+//! failure. Half a file is none: what is written has a temporary name until it is whole, and is removed if anything but
+//! SIGKILL ends the command before.
 
 use crate::outputs::Unfinished;
 use anyhow::Context;
@@ -74,7 +74,7 @@ impl<T> Watched<T> {
 pub struct Watcher<T>(Rc<RefCell<Shared<T>>>);
 
 impl<T> Watcher<T> {
-    /// With nobody else who looks at the writer.
+    /// With nobody else looking at the writer.
     pub fn new(writer: T) -> Self {
         let failed = None;
         Self(Rc::new(RefCell::new(Shared { writer, failed })))

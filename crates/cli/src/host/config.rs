@@ -4,12 +4,12 @@
 //! Problem: options of a service belong in a file that can be read, checked and rolled out, and a slip in
 //! it must not become another policy than was meant.
 //!
-//! How: a key is an option's long name, and what it accepts is asked of the command line's own description,
-//! so there is no option without a key, and none that means something else there. Values are checked one
-//! by one, each problem with its line; then the options that the command line has not said are added to
-//! it, and all of them are parsed together. [set] goes with the file's policy, key by key: where the command line names
-//! another policy, people are told that it is left out. Whoever can change this file decides who gets the host's
-//! pCPUs: one that belongs to somebody else, or that anybody may write, is refused.
+//! How: a key is an option's long name, and what it accepts comes from the command line's own description, so there is
+//! no option without a key, and none that means something else there. Values are checked one by one, each problem with
+//! its line; then the options that the command line has not given are added to it, and all of them are parsed together.
+//! [set] goes with the file's policy, key by key: where the command line names another policy, people are told that it
+//! is left out. Whoever can change this file decides who gets the host's pCPUs: one that belongs to somebody else, or
+//! that anybody may write, is refused.
 
 use super::Args;
 use super::said::Said;
@@ -40,7 +40,7 @@ const SET: &str = "set";
 /// The options with those that `file` adds to what the command line said.
 ///
 /// # Errors
-/// [`Invalid`] with all that is wrong with the file.
+/// [`Invalid`] with everything that is wrong with the file.
 pub(super) fn read(file: &Path, said: &ArgMatches) -> anyhow::Result<(Args, Said)> {
     let document = document_of(file)?;
     let policy = said_policy(said).unwrap_or(super::DEFAULT_POLICY);
@@ -56,7 +56,7 @@ pub(super) fn read(file: &Path, said: &ArgMatches) -> anyhow::Result<(Args, Said
 /// The options that say where a run writes down what it has changed, whatever else is wrong with the file.
 ///
 /// # Errors
-/// [`Invalid`] if they cannot be told.
+/// [`Invalid`] if they cannot be found out.
 pub(super) fn read_places(file: &Path, said: &ArgMatches) -> anyhow::Result<Args> {
     let document = document_of(file)?;
     let places = |entry: &&Entry| ["state", "state-dir"].contains(&entry.key.as_str());
@@ -79,8 +79,8 @@ fn said_policy(said: &ArgMatches) -> Option<&str> {
     policy.map(String::as_str)
 }
 
-/// The file's parameters are its policy's: of another one a parameter of that name may be something else. Returns what
-/// people should know.
+/// The file's parameters are its policy's: another policy may use a parameter of that name for something else. Returns
+/// what people should know.
 fn leave_out_parameters(words: &mut Vec<Word>, said: &ArgMatches) -> Vec<String> {
     let of_file = words.iter().find(|word| word.long == "policy");
     let of_file = of_file.and_then(|word| word.value.clone());
@@ -100,7 +100,7 @@ fn leave_out_parameters(words: &mut Vec<Word>, said: &ArgMatches) -> Vec<String>
     words.extract_if(.., is_parameter).map(note).collect()
 }
 
-/// The same problems, and those of lines that do not go with the rest: all of them are told at once.
+/// The same problems, and those of lines that do not go with the rest: all are reported at once.
 fn with_excluded(mut problems: Problems, document: &Table, said: &ArgMatches) -> Problems {
     let value = |key: &str| document.get(key).map(|node| &node.value);
     let observe = said.get_flag("observe") || value("observe") == Some(&Value::Flag(true));
@@ -116,7 +116,7 @@ fn with_excluded(mut problems: Problems, document: &Table, said: &ArgMatches) ->
     problems
 }
 
-/// What both say, the command line before the file.
+/// What both give, the command line before the file.
 fn together(file: &Path, words: Vec<Word>, said: &ArgMatches) -> anyhow::Result<(Args, Said)> {
     let command = options();
     let ours: Vec<&Arg> = (command.get_arguments())
@@ -150,7 +150,7 @@ fn sets(said: &ArgMatches, parameter: &str) -> bool {
     all.any(|(key, _)| key == parameter)
 }
 
-/// The options of `corun host`, without what else a command line has.
+/// The options of `corun host`, without the rest of a command line.
 pub(super) fn options() -> Command {
     <Args as clap::Args>::augment_args(Command::new("corun host"))
         .no_binary_name(true)
@@ -162,7 +162,7 @@ fn said_by(said: &ArgMatches, arg: &Arg) -> bool {
     said.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
 }
 
-/// An option as the command line said it.
+/// An option as given on the command line.
 fn as_written(arg: &Arg, said: &ArgMatches) -> Vec<OsString> {
     let long = arg.get_long().unwrap_or_default();
     if is_flag(arg) {
@@ -181,7 +181,7 @@ fn is_flag(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
 }
 
-/// What a file says, if it is one that nobody else could have written.
+/// The content of a file, if nobody else could have written it.
 fn trusted(path: &Path) -> Result<Vec<u8>, String> {
     let file = files::open_at_once(path).map_err(|cause| cause.to_string())?;
     let about = file.metadata().map_err(|cause| cause.to_string())?;
@@ -210,18 +210,18 @@ fn trusted(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// An option as the file has it.
+/// An option as given in the file.
 struct Word {
     /// Its long name.
     long: String,
-    /// Its value; of a flag: none.
+    /// Its value; a flag has none.
     value: Option<String>,
     /// Where it is.
     place: Place,
 }
 
 impl Word {
-    /// As a command line would have it.
+    /// As it would be on a command line.
     fn written(&self) -> String {
         match &self.value {
             None => format!("--{}", self.long),
@@ -229,7 +229,7 @@ impl Word {
         }
     }
 
-    /// Of one of the policy's parameters: its name.
+    /// The name of the policy's parameter, if it is one.
     fn parameter(&self) -> Option<&str> {
         let (key, _) = self.value.as_deref()?.split_once('=')?;
         Some(key)
@@ -248,7 +248,7 @@ fn words_of(document: &Table, policy: &str) -> Result<Vec<Word>, Problems> {
     problems.or_ok(words)
 }
 
-/// The options that these entries are.
+/// Turns these entries into options.
 fn each<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<Vec<Word>, Problems> {
     let command = options();
     let mut problems = Problems::default();
@@ -335,7 +335,7 @@ fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem
     texts.into_iter().map(word).collect()
 }
 
-/// A value as a command line would have it.
+/// A value as it would be on a command line.
 fn scalar(node: &Node) -> Option<String> {
     match &node.value {
         Value::Text(text) | Value::Other(text) => Some(text.clone()),
@@ -373,7 +373,7 @@ fn policy_problems(document: &Table, in_force: &str) -> Vec<Problem> {
                 Ok(policy) => policy,
                 Err(message) => return vec![problem(&node.place, "policy", message)],
             },
-            // Said already.
+            // Reported already.
             _ => return Vec::new(),
         },
         None => match known_host_policy(in_force) {
@@ -396,7 +396,7 @@ fn policy_problems(document: &Table, in_force: &str) -> Vec<Problem> {
     set.iter().filter_map(wrong).collect()
 }
 
-/// What clap accepts where it did not accept this.
+/// What clap accepts in place of what it refused.
 fn expected(error: &clap::Error) -> String {
     if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
         && !values.is_empty()
@@ -405,7 +405,7 @@ fn expected(error: &clap::Error) -> String {
     }
     let why = std::error::Error::source(error).map(ToString::to_string);
     let why = why.unwrap_or_else(|| match error.kind() {
-        // All that a path can be wrong by.
+        // The only way for a path to be wrong.
         ErrorKind::InvalidValue => "something that is not empty".to_string(),
         other => other.to_string(),
     });
@@ -413,7 +413,7 @@ fn expected(error: &clap::Error) -> String {
         .map_or(why.clone(), str::to_string)
 }
 
-/// The first paragraph of what clap has to say.
+/// The first paragraph of clap's message.
 fn in_short(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who said an option: the command line, or a line of the file. Messages name what somebody has written.
+//! Who gave an option: the command line, or a line of the file. Messages name what somebody has written.
 
 use super::config::options;
 use crate::failure::Invalid;
@@ -9,10 +9,10 @@ use corun_scenario::Place;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// The options that were said, by their long names.
+/// The options that were given, by their long names.
 pub(super) struct Said {
     matches: ArgMatches,
-    /// Of those that the file says: where.
+    /// Where the file gives an option, for those that it gives.
     lines: BTreeMap<String, Place>,
 }
 
@@ -27,7 +27,7 @@ impl Said {
         Self { matches, lines }
     }
 
-    /// Was this one said?
+    /// Was this one given?
     pub(super) fn has(&self, long: &str) -> bool {
         let command = options();
         let mut known = command.get_arguments();
@@ -36,7 +36,7 @@ impl Said {
         source == Some(ValueSource::CommandLine)
     }
 
-    /// That an option will not do.
+    /// Says that an option is refused.
     pub(super) fn refuse(&self, long: &str, why: impl Display) -> anyhow::Error {
         match self.lines.get(long) {
             Some(place) => Invalid::error(format!("{place}: {long}: {why}")),
@@ -44,7 +44,7 @@ impl Said {
         }
     }
 
-    /// The same of several, all at once: lines in their order, after what the command line says.
+    /// The same for several, all at once: lines in their order, after what the command line gives.
     pub(super) fn refuse_all(&self, mut wrong: Vec<(&str, String)>) -> anyhow::Error {
         wrong.sort_by_key(|(long, _)| self.lines.get(*long));
         let each = wrong.iter().map(|(long, why)| self.refuse(long, why));

@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let until = time::show(recorded.until);
         anyhow::bail!("{file}: {error}; it has the first {until} and can be read");
     }
-    // Without VMs it is no recording that could be replayed, which has been said.
+    // Without VMs it is no recording that could be replayed, which has been reported.
     if recorded.vms == 0 && !args.json {
         return Ok(());
     }
@@ -172,16 +172,16 @@ fn notes(args: &Args, recorded: &Recorded) {
     }
 }
 
-/// The recording read back: who can read it, and what is in it. What could not be had is not in the file.
+/// The recording read back: whether it can be read, and what is in it. What was not available is not in the file.
 fn tell(args: &Args, progress: &Progress, missing: Option<&[Missing]>) -> anyhow::Result<()> {
     if !args.json && args.quiet {
         return Ok(());
     }
     let import = match corun_recording::read(&args.output) {
         Ok(import) => Some(import.recording),
-        // Without VMs it is no recording that could be replayed, which has been said.
+        // Without VMs it is no recording that could be replayed, which has been reported.
         Err(corun_recording::ImportError::NoVcpus { .. }) => None,
-        // A copy is as good as what it is of.
+        // A copy is as good as its original.
         Err(error) => match args.from.as_deref().map(corun_recording::read) {
             Some(Err(error)) => return Err(Invalid::error(error)),
             _ => return Err(error.into()),
@@ -196,7 +196,7 @@ fn tell(args: &Args, progress: &Progress, missing: Option<&[Missing]>) -> anyhow
     }
 }
 
-/// Copies a recording without names; what the copy has. One that is not whole, or holds nothing, is not left.
+/// Copies a recording without names; returns what the copy has. A copy that is not whole, or holds nothing, is removed.
 fn anonymise(from: &Path, to: &Path) -> anyhow::Result<Progress> {
     let name = from.display();
     let source = File::open(from).map_err(|error| Invalid::error(format!("{name}: {error}")))?;

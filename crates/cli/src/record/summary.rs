@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording has: VM by VM, how much its vCPUs ran and waited, who woke them, and why they left
-//! their guests.
+//! The content of a recording: VM by VM, how much its vCPUs ran and waited, who woke them, and why they left their
+//! guests.
 
 use corun_linux::record::{Missing, Progress};
 use corun_model::{Nanos, counted, time};
@@ -99,7 +99,7 @@ fn known(text: Option<&String>) -> &str {
     text.map_or("unknown", String::as_str)
 }
 
-/// For programs. `missing` is what could not be had, if that is known.
+/// For programs. `missing` is what was not available, if that is known.
 pub fn json(
     file: &Path,
     progress: &Progress,

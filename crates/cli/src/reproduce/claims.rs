@@ -9,7 +9,7 @@ use corun_scenario::tree::{self, Entry, Value};
 use corun_scenario::{Problems, nearest, or_nearest};
 use std::collections::BTreeMap;
 
-/// A claim as the file has it.
+/// A claim as written in the file.
 pub struct Said {
     /// Its name.
     pub id: String,
@@ -126,7 +126,7 @@ fn figure(value: &Value) -> Option<Figure> {
     match value {
         Value::Text(text) => Some(Figure::Text(text.clone())),
         Value::Whole(number) => Some(Figure::Number(*number as f64)),
-        // What the tree has no type for: fractions are among it.
+        // Values that the tree has no type for, fractions among them.
         Value::Other(text) => text.parse().ok().map(Figure::Number),
         Value::Flag(flag) => Some(Figure::Text(if *flag { "yes" } else { "no" }.to_string())),
         Value::List(_) => None,
@@ -138,8 +138,7 @@ fn figure(value: &Value) -> Option<Figure> {
     }
 }
 
-/// The claims that the command line selects, each by its name or a pattern with `*`; all if it says
-/// nothing.
+/// The claims that the command line selects, each by its name or a pattern with `*`; all if it selects none.
 ///
 /// # Errors
 /// [`Invalid`] if one selects nothing.
@@ -166,7 +165,7 @@ pub fn select<'a>(all: &'a [Said], wanted: &[String]) -> anyhow::Result<Vec<&'a 
     Ok(all.iter().filter(is_wanted).collect())
 }
 
-/// Does `text` fit `pattern`, in which each `*` stands for anything?
+/// Does `text` match `pattern`, in which each `*` stands for anything?
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;

@@ -52,7 +52,7 @@ pub fn judge(said: &Said, checks: &Checks, measured: &Measured) -> Result<Claim,
     Ok(claim)
 }
 
-/// The check of a claim, if there is one and nothing is lacking for it.
+/// The check of a claim, if there is one and it lacks nothing.
 pub fn possible<'a>(said: &Said, checks: &'a Checks) -> Option<&'a Check> {
     let check = checks.checks.get(&said.id)?;
     lacking(check, checks).is_empty().then_some(check)
@@ -69,7 +69,7 @@ fn lacking(check: &Check, checks: &Checks) -> Vec<String> {
     lacking.map(String::from).collect()
 }
 
-/// The claim with nothing of ours.
+/// The claim, without any values of ours.
 fn unchecked(said: &Said, status: Status, note: String) -> Claim {
     Claim {
         id: said.id.clone(),
@@ -91,7 +91,7 @@ fn unchecked(said: &Said, status: Status, note: String) -> Claim {
     }
 }
 
-/// Experiments and cases, as people read them.
+/// Experiments and cases, for people.
 fn experiments(check: &Check) -> Vec<String> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for Reference {
@@ -112,7 +112,7 @@ fn experiments(check: &Check) -> Vec<String> {
     all.into_iter().map(show).collect()
 }
 
-/// The verdict of a kind for what is true.
+/// The verdict that a claim of this kind reaches if it is true.
 fn reached(kind: Kind) -> Verdict {
     match kind {
         Kind::Exact | Kind::Analytic => Verdict::Exact,
@@ -132,7 +132,7 @@ fn told(name: &str, says: &str, verdict: Verdict) -> Judged {
     }
 }
 
-/// That a formula comes to nothing.
+/// Says that a formula comes to nothing.
 fn not_measured(text: &str) -> String {
     format!("nothing was measured for {text}, or it divides by 0")
 }
@@ -142,7 +142,7 @@ fn add_note(claim: &mut Claim, note: &str) {
     claim.note += &format!("{separator}{note}");
 }
 
-/// What must be true, seed by seed.
+/// Judges what must be true, seed by seed.
 fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) {
     let mut all = vec![true; seen.times()];
     let count = |truths: &[bool]| match seen.values.is_empty() {
@@ -157,7 +157,7 @@ fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) 
     for (text, condition) in conditions {
         let truths = seen.truths(condition);
         let unknown = truths.iter().filter(|so| so.is_none()).count();
-        // What hangs on nothing measured is not so.
+        // What depends on something not measured counts as false.
         let truths: Vec<bool> = truths.iter().map(|so| *so == Some(true)).collect();
         all.iter_mut().zip(&truths).for_each(|(all, so)| *all &= so);
         let verdict = over_seeds(&truths, best);
@@ -182,7 +182,7 @@ fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) 
     }
 }
 
-/// Numbers beside the paper's.
+/// Judges numbers beside the paper's.
 fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)], seen: &Seen<'_>) {
     let of_order = |so: Option<bool>| {
         let these = order
@@ -228,7 +228,7 @@ fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)]
     notes.iter().for_each(|note| add_note(claim, note));
 }
 
-/// Shows the claim's numbers beside which nothing is set, and why.
+/// Shows the claim's numbers with which nothing is compared, and why.
 fn leave_out(claim: &mut Claim, unjudged: &[(String, String)], seen: &Seen<'_>) {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, reason) in unjudged {
@@ -259,8 +259,8 @@ fn figure(mut all: BTreeMap<String, Figure>) -> Option<Figure> {
     }
 }
 
-/// All values, judged by the readings that the claim is nearest to, with those that are not its own. A reading
-/// that several values have is one of all of these, or of none.
+/// All values, judged by the readings that the claim is nearest to, with those readings that are not its own. A reading
+/// that several values have applies to all of these, or to none.
 fn read<'v>(
     kind: Kind,
     values: &'v [Compared],
@@ -320,7 +320,7 @@ fn read<'v>(
     best
 }
 
-/// One value, judged by the nearest of its own reading, if that is one, and others, and by which of these.
+/// One value, judged by the nearest of its own reading, if there is one, and the others; and which of these that is.
 fn one<'v>(
     kind: Kind,
     value: &'v Compared,

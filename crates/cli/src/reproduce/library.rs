@@ -10,7 +10,7 @@ use std::path::Path;
 /// Everything below `experiments/` that is TOML, by its name there.
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 
-/// Deeper ones are no experiments.
+/// Folders deeper than this hold no experiments.
 const DEEPEST: u32 = 4;
 
 /// A file.

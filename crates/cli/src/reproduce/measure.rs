@@ -56,7 +56,7 @@ enum Field {
     Counted(String),
 }
 
-/// Where these are among what is measured of a VM.
+/// The place of these among the values measured for a VM.
 const COUNTED: &str = "other_throughputs";
 
 impl Field {
@@ -86,7 +86,7 @@ fn counted<'a>(vm: &'a Value, unit: &str) -> Result<&'a Value, String> {
     })
 }
 
-/// What becomes of several numbers.
+/// How several numbers become one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fold {
     Sum,
@@ -102,7 +102,7 @@ const FOLDS: [(&str, Fold); 4] = [
     ("max", Fold::Max),
 ];
 
-/// What the number is of.
+/// What the number belongs to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Section {
     Host,
@@ -192,7 +192,7 @@ impl Reference {
         let (policy, experiment) = split(&run, " in ");
         let here = experiment.is_none();
         let experiment = experiment.or(defaults.experiment.clone());
-        // The default case is one of the default experiment.
+        // The default case belongs to the default experiment.
         let case = case.or(defaults.case.clone().filter(|_| here));
         let path = path.or(defaults.measure.clone());
         let missing = |what: &str, key: &str| {
@@ -234,7 +234,7 @@ impl Path {
         let fields = section.fields();
         let (name, field) = match section {
             Section::Host => ("", rest),
-            // Names may have dots, too: the field is what is known.
+            // Names may have dots, too: the field is the part that is known.
             _ => longest(rest, &fields).unwrap_or(rest.split_once('.').unwrap_or((rest, ""))),
         };
         if !fields.iter().any(|known| known == field) {
@@ -296,7 +296,7 @@ fn longest<'a>(rest: &'a str, fields: &[String]) -> Option<(&'a str, &'a str)> {
     ends.max_by_key(|(_, field)| field.len())
 }
 
-/// What was not measured of some is not measured of all.
+/// If some were not measured, the result was not.
 fn folded(values: &[f64], fold: Fold) -> f64 {
     let sum: f64 = values.iter().sum();
     match fold {

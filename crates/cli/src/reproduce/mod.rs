@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun reproduce`: the claims scoreboard.
 //!
-//! [`claims`] are what the papers say, [`checks`] how that is read off experiments, with [`formula`]s
-//! over [`measure`]d values; [`work`] does the runs, [`judge`] comes to verdicts by the rules of
-//! `corun_report::claims`. [`tables`] of the documents are filled likewise, in their [`places`].
+//! [`claims`] are what the papers say, [`checks`] how to read that off experiments, with [`formula`]s over [`measure`]d
+//! values; [`work`] does the runs, [`judge`] comes to verdicts by the rules of `corun_report::claims`. [`tables`] of
+//! the documents are filled likewise, in their [`places`].
 
 mod checks;
 mod claims;
@@ -187,7 +187,7 @@ impl<'a> Wanted<'a> {
         Ok(Self { claims, tables })
     }
 
-    /// The formulas of all that can be checked.
+    /// The formulas of everything that can be checked.
     fn terms(&self, checks: &'a Checks) -> Vec<&'a Terms> {
         let checks = self
             .claims

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tables in their places in the documents: between `<!-- table NAME -->` and `<!-- end of table -->`, on lines of their
-//! own. What stands there is replaced, all else stays as it is.
+//! Tables in their places in the documents: between `<!-- table NAME -->` and `<!-- end of table -->`, on lines of
+//! their own. What stands there is replaced, everything else stays as it is.
 
 use crate::failure::Invalid;
 use crate::outputs;
@@ -15,7 +15,7 @@ const END: &str = "<!-- end of table -->";
 /// The pages (`*.md`) of a directory that have places; `known` are the names of all tables.
 ///
 /// # Errors
-/// [`Invalid`] if one cannot be read, a place has no end, or is for a table that there is not.
+/// [`Invalid`] if one cannot be read, a place has no end, or is for a table that does not exist.
 pub fn pages(directory: &Path, known: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     let refuse = |path: &Path, error: std::io::Error| {
         Invalid::error(format!("--pages: {}: {error}", path.display()))
@@ -76,7 +76,7 @@ fn places(text: &str) -> Result<Vec<(usize, &str)>, (usize, String)> {
     }
 }
 
-/// The text with those of the tables in their places that there are.
+/// The text with the given tables in their places.
 fn replaced(text: &str, tables: &[Table]) -> String {
     let mut out = String::new();
     let mut within = false;
@@ -101,7 +101,7 @@ fn replaced(text: &str, tables: &[Table]) -> String {
 /// written on one since the runs began is not lost.
 ///
 /// # Errors
-/// If one cannot be read or written: those before it are.
+/// If one cannot be read or written; those before it are written.
 pub fn write(pages: &[PathBuf], tables: &[Table]) -> anyhow::Result<usize> {
     let mut changed = 0;
     for path in pages {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the formulas of a check, or of a table's row, see after the runs: evaluates them seed by seed, and takes seeds
-//! together.
+//! What the formulas of a check, or of a table's row, see after the runs: evaluates them seed by seed, and combines
+//! seeds.
 
 use super::checks::{Over, Terms};
 use super::formula::{Condition, Known, Number};
@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What formulas see.
 pub struct Seen<'a> {
-    /// What they are made of.
+    /// What the formulas are made of.
     pub terms: &'a Terms,
-    /// With which seeds all of them were measured.
+    /// The seeds with which all of them were measured.
     pub seeds: Vec<u64>,
     /// Every measured value, by its text and then in the order of the seeds.
     pub values: BTreeMap<&'a str, Vec<f64>>,
@@ -94,7 +94,7 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// What a number comes to over the seeds, as the check takes it: its median, or its mean.
+    /// What a number comes to over the seeds, in the check's way: its median, or its mean.
     fn overall(&self, lets: &[(String, Number)], number: &Number) -> f64 {
         let each = self.each_with(lets, number);
         self.spread(&each).map_or(f64::NAN, |spread| spread.median)
@@ -116,7 +116,7 @@ impl<'a> Seen<'a> {
         (0..self.times()).map(at).collect()
     }
 
-    /// A condition, seed by seed; `None` where that hangs on what was not measured.
+    /// A condition, seed by seed; `None` where that depends on what was not measured.
     pub fn truths(&self, condition: &Condition) -> Vec<Option<bool>> {
         let at = |at: usize| {
             self.with(
@@ -127,7 +127,7 @@ impl<'a> Seen<'a> {
         (0..self.times()).map(at).collect()
     }
 
-    /// Is it true of medians (or means) over the seeds? `None` if that hangs on what was not measured.
+    /// Is it true of medians (or means) over the seeds? `None` if that depends on what was not measured.
     pub fn over_seeds(&self, condition: &Condition) -> Option<bool> {
         let middle = |all: &[f64]| self.spread(all).map_or(f64::NAN, |spread| spread.median);
         self.with(middle, |known| condition.holds(known))
@@ -144,7 +144,7 @@ impl<'a> Seen<'a> {
         measured.then_some(Spread { median, ..spread })
     }
 
-    /// What the paper's side says; nothing of ours is known to it.
+    /// The value on the paper's side; it knows nothing of ours.
     pub fn of_paper(&self, number: &Number) -> f64 {
         self.with(|_| f64::NAN, |known| number.value(known))
     }

@@ -10,7 +10,7 @@ use corun_report::tables::{self, Cell};
 use corun_scenario::{Problem, nearest};
 use std::collections::BTreeSet;
 
-/// The tables that the command line selects, each by its name or a pattern with `*`; all if it says nothing.
+/// The tables that the command line selects, each by its name or a pattern with `*`; all if it selects none.
 ///
 /// # Errors
 /// [`Invalid`] if one selects nothing.
@@ -33,7 +33,7 @@ pub fn select<'a>(all: &'a [Table], wanted: &[String]) -> anyhow::Result<Vec<&'a
     Ok(all.iter().filter(is_wanted).collect())
 }
 
-/// Were all runs done that the table takes?
+/// Were all runs done that the table needs?
 pub fn is_complete(table: &Table, measured: &Measured) -> bool {
     table
         .rows

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The runs that checks and tables take: every run once, whoever needs it, all of them on all cores.
+//! The runs that checks and tables need: every run once, whoever needs it, all of them on all cores.
 
 use super::Args;
 use super::checks::{Checks, Terms};
@@ -16,21 +16,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Seeds of a quick run, if the experiment's `quick` says nothing.
 const QUICK_SEEDS: usize = 2;
-/// What a quick run's times are divided by then, and where that ends.
+/// By what a quick run's times are divided then, and the lower limit of that.
 const QUICK_PART: u64 = 4;
 const QUICK_LEAST: u64 = SEC;
 
 /// What is run of an experiment: cases, each under some policies.
 type Selection<'a> = BTreeMap<&'a str, BTreeSet<(Option<&'a str>, &'a str)>>;
 
-/// Results of runs, as `corun compare --json` has them.
+/// Results of runs, as in `corun compare --json`.
 #[derive(Default)]
 pub struct Measured {
     /// By experiment, case and policy; one per seed.
     runs: BTreeMap<(String, String, String), BTreeMap<u64, Value>>,
     /// The only case of an experiment, or the empty name.
     only: BTreeMap<String, String>,
-    /// Those of which a run was never begun, since somebody had had enough.
+    /// Those with a run that never began, since somebody interrupted.
     undone: BTreeSet<(String, String, String)>,
 }
 
@@ -58,7 +58,7 @@ impl Measured {
     }
 }
 
-/// Does everything that these formulas refer to, as long as `go_on` says so.
+/// Runs everything that these formulas refer to, as long as `go_on` says so.
 ///
 /// # Errors
 /// [`Invalid`] if an experiment is not valid, or has no such case; anything else if a run fails.
@@ -135,7 +135,7 @@ fn run_args(args: &Args, policies: Vec<String>) -> RunArgs {
     }
 }
 
-/// The experiment with as many seeds, and as long, as is wanted.
+/// The experiment with as many seeds, and as long, as wanted.
 fn scenario(
     args: &Args,
     library: &Library,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Is a key one that can be varied? The scenario's reader knows keys; what it cannot know is that a
-//! VM which only the command line names is a slip, and that seeds and policies have options of
-//! their own.
+//! Can a key be varied? The scenario's reader knows keys; what it cannot know is that a VM that only the command line
+//! names is a slip, and that seeds and policies have options of their own.
 
 use crate::compare::runs::RunArgs;
 use crate::failure::Invalid;
@@ -24,7 +23,7 @@ const NAMED: [&str; 2] = ["vm", "task"];
 /// Checks `key` against the scenario `text` of the file `file`.
 ///
 /// # Errors
-/// [`Invalid`] if the key cannot be varied, or the file is no TOML.
+/// [`Invalid`] if the key cannot be varied, or the file is not TOML.
 pub fn check(key: &str, file: &str, text: &str) -> anyhow::Result<()> {
     let refuse = |message: String| Err(Invalid::error(format!("--param {key}: {message}")));
     if let Some((_, option)) = TAKEN
@@ -55,7 +54,7 @@ pub fn check(key: &str, file: &str, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes sure that nothing else on the command line says what `key` is: it would be lost.
+/// Makes sure that nothing else on the command line sets `key`: it would be lost.
 ///
 /// # Errors
 /// [`Invalid`] if something does.

@@ -100,7 +100,7 @@ Examples:
 Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input;
 130 interrupted: results are shown once all runs are done, so none are.";
 
-/// More runs are asked for with --yes.
+/// More runs than this need --yes.
 const MOST_RUNS: usize = 500;
 
 /// Parses the name of a measure.
@@ -108,7 +108,7 @@ fn measures() -> impl TypedValueParser<Value = Measure> {
     let possible = Measure::ALL.map(|(measure, name, says)| {
         let value = PossibleValue::new(name).help(says);
         match measure {
-            // What comes after a wake-up is the most usual of these waits.
+            // The wait after a wake-up is the most usual of these.
             Measure::ReadyWaitP50 => value.alias("wakeup-p50"),
             Measure::ReadyWaitP99 => value.alias("wakeup-p99"),
             _ => value,
@@ -189,7 +189,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     show(args, &result, &about)
 }
 
-/// What is not done as rt-app files say, and who never comes, whatever the value; each said once.
+/// What is not done as rt-app files say, and which clients never come, whatever the value; each reported once.
 fn notes(scenarios: &[Scenario]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let cases = scenarios.iter().flat_map(|scenario| &scenario.cases);
@@ -225,7 +225,7 @@ fn chosen_values(args: &Args) -> anyhow::Result<Values> {
     }
 }
 
-/// The scenario with each of the values.
+/// The scenario, once for each value.
 fn scenarios(
     args: &Args,
     name: &str,

@@ -5,10 +5,10 @@ use corun_model::time;
 
 /// Steps of a range that names none.
 const STEPS: usize = 5;
-/// Up to so many whole numbers a range that names no steps has all of them: of so few, five would be
+/// A range that names no steps has all its whole numbers if there are no more than this: with so few, five would be
 /// unequally far apart, and the one that matters might be left out.
 const WHOLE: usize = 20;
-/// The most values; more would be no table that anybody reads.
+/// The most values; nobody would read a longer table.
 pub const MOST: usize = 200;
 
 /// A value of the parameter.
@@ -34,7 +34,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// That there are fewer than were asked for, if so.
+    /// Says that there are fewer than were asked for, if so.
     pub fn fewer(&self) -> Option<String> {
         let (there, asked) = (self.all.len(), self.asked);
         (there < asked)

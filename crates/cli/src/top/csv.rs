@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Comma-separated values: the same columns for VMs and vCPUs, and both ways to state %RUN and %RDY,
-//! because readers mix them up: percent of a VM's vCPUs' time, and of one pCPU's (esxtop's sums).
+//! Comma-separated values: the same columns for VMs and vCPUs, and both ways to give %RUN and %RDY, because readers mix
+//! them up: percent of a VM's vCPUs' time, and of one pCPU's (esxtop's sums).
 
 use corun_linux::watch::{Row, Sample};
 use corun_model::time::SEC;
@@ -42,7 +42,7 @@ pub(super) fn head() -> String {
     COLUMNS.join(",") + "\n"
 }
 
-/// A line, its end included; what nobody knows is empty.
+/// A line, its end included; unknown values are empty.
 pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> io::Result<String> {
     let seconds = |time: u64| format!("{:.3}", time as f64 / SEC as f64);
     let percent = |share: f64| format!("{:.3}", 100.0 * share);

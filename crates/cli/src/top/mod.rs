@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun top`: what each VM and vCPU gets, as it happens, in the words of esxtop and with the options
-//! of virt-top. It only looks: it works on any kernel, under any scheduler; if `corun host` runs and one
-//! may ask it, what only it knows is shown, too.
+//! `corun top`: what each VM and vCPU gets, as it happens, in the words of esxtop and with the options of virt-top. It
+//! only looks: it works on any kernel, under any scheduler; if `corun host` runs and may be asked, what only it knows
+//! is shown, too.
 
 mod csv;
 mod screen;
@@ -136,7 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where looks go in batch mode, and how.
+/// Where results go in batch mode, and how.
 enum Batch {
     Tables,
     Json,
@@ -176,7 +176,7 @@ impl Batch {
                 output::print(&(serde_json::to_string(&rows)? + "\n"))
             }
             Self::Csv(file, path) => {
-                // Sums are columns of their own there.
+                // There, sums are columns of their own.
                 let rows = View {
                     sum: false,
                     ..*view

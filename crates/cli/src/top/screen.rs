@@ -25,11 +25,11 @@ v        by VM or by vCPU        n        shares per vCPU or summed
 order:   r %RDY  u %RUN  c %CSTP  t %MLMTD  s SW/S  l LAT  w WEIGHT  a NAME
 h        these keys";
 
-/// %RDY from which on a line is marked: what operators take for a warning and for trouble.
+/// %RDY from which on a line is marked: operators take the first for a warning, the second for trouble.
 const WARNING: f64 = 0.05;
 const TROUBLE: f64 = 0.10;
 
-/// Until `q`, or for `count` looks.
+/// Runs until `q`, or for `count` looks.
 pub(super) fn run(
     sampler: &Sampler,
     view: View,
@@ -46,7 +46,7 @@ pub(super) fn run(
         aside: 0,
         help: false,
     };
-    // Before anything is changed that would have to be taken back.
+    // This comes before any change that would have to be taken back.
     let asked = signals::watch()?;
     let options = TerminalOptions {
         viewport: Viewport::Fixed(area()),
@@ -57,7 +57,7 @@ pub(super) fn run(
         Ok(()) => screen.serve(sampler, &mut terminal, count, &asked),
         Err(cause) => Err(cause.into()),
     };
-    // Where the terminal is gone nobody is left to be told.
+    // If the terminal is gone, nobody is left to be told.
     let _ = ratatui::try_restore();
     match asked.load(Ordering::Relaxed) {
         true => Ok(()),
@@ -85,7 +85,7 @@ struct Screen {
     then: Sample,
     now: Sample,
     offset: usize,
-    /// Columns that are scrolled out at the left.
+    /// Columns that are scrolled out on the left.
     aside: usize,
     help: bool,
 }
@@ -123,7 +123,7 @@ impl Screen {
                     break event::read()?;
                 }
                 if left <= HEED {
-                    break Event::FocusGained; // nothing: it is time to look
+                    break Event::FocusGained; // no event: it is time to look
                 }
             };
             let then = match key {

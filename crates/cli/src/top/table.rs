@@ -5,7 +5,7 @@ use corun_linux::watch::{Row, Sample};
 use corun_model::counted;
 use corun_model::time::SEC;
 
-/// A column: its head, its width, and what it says of a line.
+/// A column: its head, its width, and its text for a line.
 pub(super) struct Column {
     pub(super) head: &'static str,
     pub(super) width: usize,
@@ -88,12 +88,12 @@ pub(super) fn columns(vcpus: bool) -> Vec<Column> {
     columns
 }
 
-/// Columns that go first where there is no room for all: they say who it is, not how it fares.
+/// Columns that are dropped first if there is no room for all: they show who it is, not how it fares.
 const SPARED: [&str; 3] = ["PID", "TID", "WEIGHT"];
 /// The longest that NAME becomes in batch mode.
 const LONGEST_NAME: usize = 60;
 
-/// How wide columns are beside each other.
+/// How wide columns are side by side.
 fn total(columns: &[Column]) -> usize {
     let widths: usize = columns.iter().map(|column| column.width).sum();
     widths + columns.len().saturating_sub(1)
@@ -108,7 +108,7 @@ pub(super) fn shown(vcpus: bool, width: usize, aside: usize, longest: usize) -> 
             columns.retain(|column| column.head != spared);
         }
     }
-    // The last one stays.
+    // The last column stays.
     columns.drain(1..=aside.min(columns.len() - 2));
     while columns.len() > 2 && total(&columns) > width {
         columns.pop();
@@ -118,7 +118,7 @@ pub(super) fn shown(vcpus: bool, width: usize, aside: usize, longest: usize) -> 
     columns
 }
 
-/// A cell, cut to its column, which shows.
+/// A cell, visibly cut to its column.
 pub(super) fn fitted(column: &Column, text: &str) -> String {
     let mut short: String = text.chars().take(column.width).collect();
     if text.chars().count() > column.width {
@@ -131,7 +131,7 @@ pub(super) fn fitted(column: &Column, text: &str) -> String {
     }
 }
 
-/// Of all lines.
+/// The longest name of all lines.
 pub(super) fn longest_name(rows: &[Row]) -> usize {
     let lengths = rows.iter().map(|row| row.name.chars().count());
     lengths.max().unwrap_or(0)
@@ -152,7 +152,7 @@ pub(super) fn text(rows: &[Row], vcpus: bool) -> String {
     text
 }
 
-/// What is to be said of the host.
+/// What to say about the host.
 pub(super) fn title(now: &Sample) -> String {
     let vcpus: usize = now.vms.iter().map(|vm| vm.machine.vcpus().count()).sum();
     let scheduler = match &now.daemon {

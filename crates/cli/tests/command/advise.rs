@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun advise` on recordings of a real KVM host, and on what it cannot use.
+//! `corun advise` on recordings of a real KVM host, and on input that it cannot use.
 
 use crate::common::{self, Place, corun};
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn advise(args: &[&str]) -> Output {
     corun(&[&["advise", RECORDING, "--quiet"], args].concat())
 }
 
-/// Two policies, two beginnings: enough to see how it is put together.
+/// Two policies, two beginnings: enough to see the structure.
 const FEW: [&str; 4] = ["--policies", "balance,affinity", "--starts", "2"];
 
 #[test]
@@ -47,13 +47,13 @@ fn json_is_one_object_as_the_schema_says() {
             ["least", "median", "most"].map(|end| range[end].as_f64().unwrap());
         assert!(least <= median && median <= most, "{range}");
     }
-    // Three VMs of two vCPUs want for pCPUs more than a tenth of their time on two pCPUs as it is.
+    // Even without more VMs, three VMs of two vCPUs on two pCPUs lack pCPUs for more than a tenth of their time.
     assert_eq!(json["overcommit"][0]["policy"], "eevdf");
     assert_eq!(json["overcommit"][0]["holds_with"], Value::Null);
     assert_eq!(json["overcommit"][0]["steps"].as_array().unwrap().len(), 1);
 }
 
-/// A line for each step would be all that one sees of it.
+/// With a line for each step, nothing else would be visible.
 #[test]
 fn what_is_done_is_said_once_and_not_for_each_step() {
     let more = ["--target", "100", "--most", "3", "--json"];
@@ -106,7 +106,7 @@ fn the_page_has_the_json_and_what_it_says_in_words() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // What leads on from it does.
+    // The commands to go on with do.
     assert!(page.contains("corun compare kvm-2pcpu-bursty-io-compute.ftrace.gz --policies eevdf,"));
     // Both answers to each question, for the same two policies.
     let open = json["open"].as_array().unwrap();
@@ -149,8 +149,8 @@ fn copies_are_of_the_vms_that_were_chosen() {
     assert!(said.contains("--add vm4: no VM of this name"), "{said}");
 }
 
-/// Under affinity vCPUs would wait less, but one VM would get less done than now; what goes by I/O events would be the
-/// same as no policy at all.
+/// Under affinity vCPUs would wait less, but one VM would get less done than now; a policy that goes by I/O events
+/// would be the same as no policy at all.
 #[test]
 fn who_would_pay_and_what_a_recording_does_not_tell_is_said() {
     let args = ["--policies", "affinity,balance,aql,vsmtio", "--most", "0"];
@@ -190,7 +190,7 @@ fn who_would_pay_and_what_a_recording_does_not_tell_is_said() {
     assert_eq!(json["next"][1]["command"], last.trim());
 }
 
-/// What is set is tried, and set on the host in the end.
+/// What is set is tried, and in the end also set on the host.
 #[test]
 fn parameters_of_a_policy_can_be_tried() {
     let args = [

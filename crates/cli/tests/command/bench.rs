@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun bench` as users meet it. How fast anything is, no test says.
+//! `corun bench` as users meet it. No test says how fast anything is.
 
 use crate::common::{corun, json, printed, table_is_fresh};
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn the_table_says_what_it_is() {
     }
 }
 
-/// How the table of `docs/results.md` begins that has the means of what decisions look at.
+/// The beginning of the table of `docs/results.md` with the means of what decisions look at.
 const HEAD: &str = "\
 | policy | wake, 8 pCPUs | 32 pCPUs | pick, 8 pCPUs | 32 pCPUs |
 |---|---|---|---|---|

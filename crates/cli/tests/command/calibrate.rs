@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun calibrate`: what it finds, writes, and what comes of its files.
+//! `corun calibrate`: what it finds and writes, and what becomes of its files.
 
 use crate::common::{self, corun, refused};
 use serde_json::Value;
@@ -50,7 +50,7 @@ fn what_is_found_is_written_read_and_refused_elsewhere() {
     assert!(message.contains("slice.LLFC: unknown key"), "{message}");
 }
 
-/// What the command line names is where the command runs, and is read for recordings, too.
+/// A file named on the command line is relative to where the command runs, and is used for recordings, too.
 #[test]
 fn a_file_on_the_command_line_is_read_where_the_command_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,8 +90,7 @@ fn a_machine_that_is_none_is_refused() {
     assert!(refused(&["--host", "/none.toml"]).contains("/none.toml"));
 }
 
-/// A real host takes files of its own machine only; what is wrong is said before anything is done to the
-/// host.
+/// A real host takes only files of its own machine; what is wrong is reported before anything is done to the host.
 #[test]
 fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,7 +124,7 @@ fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
         &["policy", "aql"][..],
     ] {
         let foreign = refused(whole, args);
-        // In a machine whose kernel tells of no caches, no file can be told to be its own.
+        // On a machine whose kernel reports no caches, no file can be recognised as its own.
         let nameless = foreign.contains("cannot be told apart here");
         assert!(
             nameless || foreign.contains("made on another machine: 1n1l3c1t"),
@@ -150,7 +149,7 @@ fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
     );
 }
 
-/// A file of symbiosis, for a machine that is none.
+/// A file of symbiosis, for a machine that does not exist.
 const SYMBIOSIS: &str = "format = \"corun-symbiosis-1\"\nsource = \"a test\"\n\
     [machine]\ntopology = \"1n1l4c2t\"\nl2 = \"256KB\"\nllc = \"8MB\"\n\
     [coefficient]\nbase = 1500\nwait = 900\nwait_wait = 300\nmiss = 1400\nmiss_miss = 0\n\
@@ -287,7 +286,7 @@ fn symbiosis_is_found_as_the_simulated_hardware_has_it_and_read_again() {
     assert!(used.status.success(), "{used:?}");
 }
 
-/// Nobody is sped up there, which is not in the model: the more two threads do together, the more it is off.
+/// Nobody is sped up there, which is not in the model: the more two threads do together, the larger the model's error.
 #[test]
 fn how_far_the_model_is_off_is_said() {
     let off = |yields: &str| {
@@ -378,7 +377,7 @@ fn this_machine_is_no_scenario() {
     assert!(said.contains("--here"), "{said}");
 }
 
-/// The command as processes of guests, on this machine. Where it runs none, that is said and all is well.
+/// The command as guests' processes, on this machine. Where it runs no guests, the test says so and passes.
 #[test]
 fn guests_run_beside_each_other_and_are_gone_afterwards() {
     use corun_linux::trial::guests::Guests;

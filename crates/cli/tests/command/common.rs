@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the tests of the `corun` command share: they run it as users do and look at what it says.
+//! What the tests of the `corun` command share: they run it as users do and look at its output.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub fn in_tree(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Is it what `docs/schema` promises of this command?
+/// Does the value match the schema in `docs/schema` for this command?
 #[track_caller]
 pub fn fits_schema(command: &str, json: &Value) {
     let file = in_tree(&format!("docs/schema/{command}.schema.json"));
@@ -69,7 +69,7 @@ pub fn fits_schema(command: &str, json: &Value) {
     }
 }
 
-/// Is a committed file that `cargo test -p corun --test command TEST` writes what it would be now?
+/// Is a committed file, which `cargo test -p corun --test command TEST` writes, up to date?
 #[track_caller]
 pub fn is_fresh(name: &str, written: &str, test: &str) {
     let file = in_tree(name);
@@ -84,7 +84,7 @@ pub fn is_fresh(name: &str, written: &str, test: &str) {
     );
 }
 
-/// The same of one table of a page: what follows its `head` (titles, rule) up to an empty line.
+/// The same for one table of a page: what follows its `head` (titles, rule) up to an empty line.
 #[track_caller]
 pub fn table_is_fresh(name: &str, head: &str, rows: &str, test: &str) {
     // Tests run side by side, and a page may have tables of several of them.

@@ -97,7 +97,7 @@ fn vcpus_may_be_bound_one_by_one() {
     }
 }
 
-/// Three vCPUs that compute on two pCPUs are one and a half for each, and what a quota keeps waiting is none.
+/// Three vCPUs that compute on two pCPUs are one and a half for each; one that a quota keeps waiting does not count.
 #[test]
 fn runqueues_are_as_long_as_what_wants_to_run() {
     let vm = "vcpus = 3\n[[vm.web.thread]]\ncount = 3\nprogram = \"loop { compute 1ms; count 1 rounds }\"\n";
@@ -115,7 +115,7 @@ fn runqueues_are_as_long_as_what_wants_to_run() {
     }
 }
 
-/// Two vCPUs that want one lock all the time: one of them spins, but for what pause-loop exits take.
+/// Two vCPUs that want one lock all the time: one of them spins, except for the time that pause-loop exits take.
 #[test]
 fn what_a_guests_kernel_does_is_told() {
     let text = "[host]\npcpus = 2\n[run]\nduration = \"1s\"\npolicies = [\"fair\"]\n[vm.web]\nvcpus = 2\n\
@@ -189,7 +189,7 @@ fn tables_and_report() {
     assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
 }
 
-/// Watching for the report changes nothing, and a timeline can be written beside.
+/// Watching for the report changes nothing, and a timeline can be written at the same time.
 #[test]
 fn a_report_changes_nothing() {
     let place = place("watched");
@@ -333,7 +333,7 @@ fn names_of_files_need_not_be_utf_8() {
         let output = with(command, &["--report".into(), name("r"), events.clone()]);
         assert!(output.status.success(), "{command}: {output:?}");
     }
-    // What is wrong with one is told.
+    // What is wrong with one is reported.
     std::fs::write(dir.path().join(name(".toml")), "[host]\npcpus = 0\n").unwrap();
     for args in [vec![name(".toml")], vec![name("missing")]] {
         for command in [
@@ -378,8 +378,8 @@ fn csv_may_be_printed_instead_of_tables() {
     assert!(error.starts_with("corun: --report -: expected"), "{error}");
 }
 
-/// What is said of cgroups holds under corun's policies, CFS and EEVDF, and as far as they know of such under others,
-/// which say what they leave out.
+/// Settings of cgroups hold under corun's policies, CFS and EEVDF, and under others as far as these know cgroups; they
+/// report what they leave out.
 #[test]
 fn quotas_hold_under_every_scheduler_that_has_any() {
     let scenario = r#"
@@ -435,8 +435,8 @@ workload = "cpu"
     }
 }
 
-/// vCPUs that wait for each other have their VM's quota, though each takes a part of it that it does not need: those that are
-/// kept from a pCPU have what comes back.
+/// vCPUs that wait for each other get their VM's quota, though each takes a part of it that it does not need: those
+/// that are kept from a pCPU get what is returned.
 #[test]
 fn a_quota_is_used_by_vcpus_that_wait_for_each_other() {
     let scenario = r#"
@@ -462,7 +462,8 @@ workload = "nginx"
     assert!(ours.1 > 0.9 * kernels.1, "{ours:?} {kernels:?}");
 }
 
-/// A whole VM with a weight is no more to kernels' schedulers than a vCPU of one without: said, by whom it is so.
+/// To kernels' schedulers, a whole VM with a weight counts no more than a vCPU of one without: that is reported, with
+/// the schedulers concerned.
 #[test]
 fn a_vm_without_a_weight_beside_one_with_is_told() {
     let scenario = r#"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Demand-based co-scheduling: a vCPU that spins until siblings have flushed their TLBs has them run. Dynamic
+//! Demand-based co-scheduling: a vCPU that spins until siblings have flushed their TLBs gets them to run. Dynamic
 //! time-slice co-scheduling: a vCPU that wakes siblings keeps its share.
 
 use crate::common::{corun, json};
 use serde_json::Value;
 
-/// The third VM sees to it that the vCPUs of the first are seldom on pCPUs at the same time.
+/// The third VM makes the vCPUs of the first be on pCPUs at the same time only rarely.
 const CALLS: &str = r#"
 title = "Flushing TLBs beside VMs that compute"
 [host]
@@ -58,7 +58,7 @@ count = 4
 program = "loop { compute 1ms; count 1 rounds }"
 "#;
 
-/// Three vCPUs that have 0.2 pCPUs, in 2 of each 10 ms.
+/// Three vCPUs that may use 0.2 pCPUs, in 2 of each 10 ms.
 const QUOTA: &str = r#"
 title = "A short quota beside a VM that computes"
 [host]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun guest` as a user meets it: beginning, ending, being killed, and what is in its way. What it
-//! moves when needs a VM whose vCPUs lose their pCPUs: testbed/guest.
+//! `corun guest` as a user meets it: beginning, ending, being killed, and what stands in its way. To see what it moves
+//! and when takes a VM whose vCPUs lose their pCPUs: testbed/guest.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"))
 }
 
-/// Masks and priorities of others may be set here; without, only refusals can be tested.
+/// Masks and priorities of others may be set here; if not, only refusals can be tested.
 fn is_permitted() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mask = status
@@ -186,7 +186,7 @@ fn the_next_start_gives_back_what_sigkill_left() {
 #[test]
 fn without_privileges_it_says_so() {
     if !is_root() {
-        return; // is tested as the user that runs this, above
+        return; // tested above as the user that runs this
     }
     let folder = tempfile::tempdir().unwrap();
     let corun = command(folder.path(), &["run"]);
@@ -218,7 +218,7 @@ fn who_is_not_root_is_told_that_a_restore_takes_root() {
     assert!(said.contains("run this as root"), "{said}");
 }
 
-/// A thread that nothing helps keeps no daemon from starting, and is named.
+/// A thread that nothing helps does not keep the daemon from starting, and is named.
 #[test]
 fn a_mask_that_cannot_be_given_back_is_told_by_thread_and_does_not_keep_it_from_starting() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,7 +229,7 @@ fn a_mask_that_cannot_be_given_back_is_told_by_thread_and_does_not_keep_it_from_
     }
     leave_pinned(folder.path(), &process);
     let state = folder.path().join("state.json");
-    // There is no such vCPU.
+    // No such vCPU exists.
     let text = fs::read_to_string(&state).unwrap();
     let text = text.replace(
         &format!("\"{before}\",\"free\":true"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun host` as its service runs it, as far as that goes without taking over a host.
+//! `corun host` as its service runs it, as far as possible without taking over a host.
 
 use crate::common::corun;
 use std::fs;
@@ -58,8 +58,8 @@ fn a_lost_connection_ends_it_in_order_unless_it_is_ignored() {
     assert!(nohup.wait().unwrap().success());
 }
 
-/// What the service does after each run finds what its options say, not only what is so by default: here with
-/// files that say nothing, which is noticed and done with.
+/// What the service does after each run finds the files that its options name, not only the default ones: here with
+/// files that have no meaning, which is noticed and dealt with.
 #[test]
 fn the_service_takes_back_what_is_written_down_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn the_service_takes_back_what_is_written_down_elsewhere() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(said, "corun: nothing was left\n");
     }
-    // Other slips in the file, such as that for which the run ended, keep nothing from being taken back.
+    // Other slips in the file, such as the one that ended the run, do not keep anything from being taken back.
     fs::write(at("threads.json"), "[").unwrap();
     let text = fs::read_to_string(at("host.toml")).unwrap() + "max-ready = 200\npolicy = \"b\"";
     fs::write(
@@ -112,11 +112,11 @@ fn the_service_takes_back_what_is_written_down_elsewhere() {
     let output = corun(&line.split_whitespace().collect::<Vec<_>>());
     assert!(output.status.success(), "{output:?}");
     assert!(!Path::new(&at("threads.json")).exists());
-    // Where nobody can read the options any more, there is what is by default.
+    // If nobody can read the options any more, the defaults remain.
     assert!(after.clone().any(|line| line == "host --restore"));
 }
 
-/// Types are told apart by limits that hold for one machine.
+/// Limits that hold for one machine separate the types.
 #[test]
 fn who_has_not_calibrated_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ fn runs(place: &Place, sets: &[&str]) -> Vec<Value> {
     place.json(&args)["runs"].as_array().unwrap().clone()
 }
 
-/// How much of the time in which a vCPU of the first VM ran, all did.
+/// In how much of the time in which a vCPU of the first VM ran, all ran.
 fn together(run: &Value) -> f64 {
     run["vms"][0]["siblings"]["co_run_share"].as_f64().unwrap()
 }
@@ -40,8 +40,8 @@ fn vcpus_that_compute_run_together_by_chance() {
     for policy in ["cfs", "eevdf", "balance"] {
         let seeds = by_chance.iter().filter(|run| run["policy"] == policy);
         let mean = seeds.map(together).sum::<f64>() / 6.0;
-        // All four of four that each run half of the time: a sixteenth of the time, a fifteenth of that in which one
-        // runs. In 5 s little more than one phase is seen, so that seeds differ much.
+        // All of four that each run half of the time: a sixteenth of the time, a fifteenth of that in which one runs.
+        // In 5 s little more than one phase is seen, so seeds differ much.
         assert!(mean < 0.25, "{policy}: {mean}");
     }
     for run in &by_chance {

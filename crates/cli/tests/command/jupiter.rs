@@ -159,7 +159,7 @@ fn picture(timelines: &Timelines) -> String {
     svg + "</svg>\n"
 }
 
-/// The vCPU that its siblings wait for gets weight, and gives it up when another one is that.
+/// The vCPU that its siblings wait for gets weight, and gives it up when they wait for another one.
 #[test]
 fn the_picture_shows_which_vcpu_the_others_wait_for() {
     let timelines = timeline(
@@ -243,7 +243,7 @@ fn adversary_picture(balance: &[(f64, f64)], jupiter: &[(f64, f64)], off: (f64, 
         .unwrap();
     }
     field.draw(&mut svg, &[jupiter.to_vec(), balance.to_vec()]);
-    // One on the other: both are to be seen.
+    // One on top of the other: both must be visible.
     let over = format!("stroke=\"{}\"", COLOURS[1]);
     svg = svg.replace(&over, &format!("{over} stroke-dasharray=\"6 6\""));
     for (number, name) in ["jupiter", "balance"].into_iter().enumerate() {
@@ -289,7 +289,7 @@ fn an_adversary_turns_it_off_and_costs_nothing() {
     is_fresh("docs/images/jupiter-adversary.svg", &drawn, "jupiter");
 }
 
-/// VMs that only compute have what their vCPUs weigh, whatever that is: none lacks anything, and none is hurried.
+/// VMs that only compute get what their vCPUs weigh, whatever that is: none lacks anything, and none is hurried.
 #[test]
 fn a_vm_of_light_vcpus_is_not_expected_to_have_more_than_they_weigh() {
     let place = Place::new("jupiter-weights");

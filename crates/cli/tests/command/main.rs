@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `corun` command as users meet it: run as they run it, on files as they have them, and looked at for
-//! what it prints. One program, since each file of tests at the top would be linked on its own; a name
-//! (`cargo test -p corun --test command vsmtio`) runs one file of them.
+//! The `corun` command as users meet it: run as they run it, on files such as theirs, and judged by what it prints. One
+//! program, since each file of tests at the top level would be linked separately; a name (`cargo test -p corun --test
+//! command vsmtio`) runs one file of them.
 
-// Helpers of tests, too, say what they expect by panicking.
+// Test helpers, too, panic when an expectation fails.
 #![allow(clippy::unwrap_used)]
 
 mod common;

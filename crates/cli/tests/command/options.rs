@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Options that say nothing, too much, or what is not heeded: none is passed over in silence.
+//! Options that have no effect, say too much, or are not heeded: none is ignored in silence.
 
 use crate::common::{Place, corun, fits_schema, left, refused};
 use std::fs::OpenOptions;
@@ -119,7 +119,7 @@ fn parameters_that_change_nothing_are_refused() {
     );
 }
 
-/// What is set for schedulers that do not run changes nothing, which is said.
+/// What is set for schedulers that do not run changes nothing, and this is reported.
 #[test]
 fn what_no_policy_heeds_of_what_is_set_is_said() {
     let place = place("unheeded");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that commands write: never what they read, and told at the beginning if they cannot be.
+//! Files that commands write: never those that they read, and reported at the beginning if they cannot be written.
 
 use crate::common::{self, Place, failed, in_tree};
 use std::io::{BufRead, BufReader};
@@ -73,7 +73,7 @@ fn what_corun_did_not_write_is_not_overwritten() {
         assert!(said.contains("holds something else"), "{said}");
     }
     assert_eq!(place.read("dear"), "dear\n");
-    // What it wrote itself it writes again.
+    // It overwrites what it wrote itself.
     for option in ["--report", "--csv", "--trace", "--events"] {
         let line = format!("{short} {option} own{option}");
         for _ in 0..2 {
@@ -138,7 +138,7 @@ fn results_are_printed_though_a_file_could_not_be_written() {
     }
 }
 
-/// The code and messages of a command that `signal` ended once it had told of `runs` and `begun` said so.
+/// The code and messages of a command that `signal` ended once it had reported `runs` and `begun` said so.
 fn interrupted(
     place: &Place,
     line: &str,
@@ -148,7 +148,7 @@ fn interrupted(
 ) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
     command.args(line.split(' ')).current_dir(place.path("."));
-    // Whoever runs the tests may ignore signals, as shells have it for what they run in the background.
+    // The tests may run with signals ignored, as shells start what they run in the background.
     // SAFETY: between fork and exec nothing but this is done, and it may be done in a signal handler, too.
     unsafe {
         command.pre_exec(move || match libc::signal(signal, libc::SIG_DFL) {
@@ -172,7 +172,7 @@ fn interrupted(
         std::thread::sleep(Duration::from_millis(10));
         begun()
     });
-    // SAFETY: takes numbers; the child is there until it is waited for.
+    // SAFETY: takes numbers; the child exists until it is waited for.
     unsafe { libc::kill(child.id() as libc::pid_t, signal) };
     for line in lines {
         said += &format!("{}\n", line.unwrap());
@@ -195,7 +195,7 @@ fn what_was_interrupted_leaves_no_half_of_a_file() {
         place.write("out", old);
         let files = || std::fs::read_dir(place.path(".")).unwrap().count();
         let before = files();
-        // A day: however slow the machine is, it is not over before the signal comes.
+        // A day: however slow the machine is, the run is not over before the signal comes.
         let line = format!("compare in.toml --policies cfs --duration 86400 {option} out");
         let (code, said) = interrupted(&place, &line, signal, "1 run,", || files() > before);
         assert_eq!(code, Some(128 + signal), "{said}");
@@ -263,7 +263,7 @@ fn endless_files_are_not_read_to_their_end() {
     }
 }
 
-/// Where nobody can get them, results are not made up to have been shown; `/dev/null` is somebody's wish.
+/// Where nobody can get results, the command does not pretend to have shown them; `/dev/null` is somebody's wish.
 #[test]
 fn a_standard_output_that_is_closed_is_a_failure() {
     let run = |how: &str, args: &[&str]| {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The simulator's CFS and EEVDF, and the kernels of its guests, against kernels that have them: where threads are put
-//! that wake up. What the kernels did is in testbed/placement/measured.toml; the page docs/placement.md is written from
-//! both.
+//! The simulator's CFS and EEVDF, and the kernels of its guests, against real kernels that have them: where they put
+//! threads that wake up. What the real kernels did is in testbed/placement/measured.toml; the page docs/placement.md is
+//! written from both.
 
 use crate::common::{Place, in_tree, is_fresh, json};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What shares may differ by beyond what seeds do. The emulated kernel's own time, which the simulator's does not
-/// have, is some 5 % of a CPU where threads meet each 2 ms, and 10 % with twelve CPUs (each then takes twelve times
-/// as long for it).
+/// By how much shares may differ beyond the spread of seeds. The emulated kernel's own time, which the simulator's does
+/// not have, is some 5 % of a CPU where threads meet every 2 ms, and 10 % with twelve CPUs (each then takes twelve
+/// times as long for it).
 const RUN: f64 = 0.07;
 const READY: f64 = 0.10;
 const SEEDS: u32 = 8;
@@ -102,8 +102,9 @@ fn read<T: for<'de> Deserialize<'de>>(name: &str) -> T {
 }
 
 /// The kernel's policy and its settings. Where looks at other CPUs count, they are as expensive as in the emulator:
-/// some 60 instructions, of which each of so many CPUs executes one in turn. What a CPU about to idle takes to look for
-/// work was read in 7.2.13 there (`max_newidle_lb_cost` in debugfs): 0.43 to 0.81 ms with four CPUs and with twelve.
+/// some 60 instructions, of which each of this many CPUs executes one in turn. What a CPU about to idle takes to look
+/// for work was read in 7.2.13 there (`max_newidle_lb_cost` in debugfs): 0.43 to 0.81 ms with four CPUs and with
+/// twelve.
 fn policy(kernel: &str, pcpus: u32) -> (&'static str, String) {
     let newidle_cost = "newidle_cost = \"650us\"";
     match kernel.split('.').next() {
@@ -158,7 +159,7 @@ fn threads(group: &str) -> u32 {
     group.split(':').nth(1).unwrap().parse().unwrap()
 }
 
-/// What a group of load.c does, as a VM with a thread on each vCPU: it is there, asleep, before it begins.
+/// What a group of load.c does, as a VM with a thread on each vCPU: it exists, asleep, before it begins.
 fn vm(name: &str, group: &str, cgroups: bool) -> String {
     let (threads, round) = (threads(group), round(group, "all"));
     let weight = if cgroups { "weight = 100\n" } else { "" };
@@ -186,8 +187,8 @@ fn simulated(name: &str, scenario: &Scenario, kernel: &str) -> serde_json::Value
     json(place.corun(&["compare", "placement.toml", "--json", "--seeds", &seeds]))
 }
 
-/// The same load as threads of one VM that has each of its pCPUs to itself: its kernel places them. By group, the
-/// share of time for which a thread computes, of all seeds.
+/// The same load as threads of one VM that has each of its pCPUs to itself: its kernel places them. By group, the share
+/// of time for which a thread computes, over all seeds.
 fn simulated_inside(name: &str, scenario: &Scenario) -> Vec<Spread> {
     let vcpus = pcpus(&scenario.topology);
     let mut text = format!(
@@ -232,8 +233,8 @@ impl Inside {
     }
 }
 
-/// All that was measured of the kernel that guests are like, where its threads are alike, too: in one control group, on
-/// CPUs of one cache and without SMT, and none that spins, which is time but no work.
+/// Everything that was measured of the kernel that guests resemble, where its threads are alike, too: in one control
+/// group, on CPUs of one cache and without SMT, and none that spins, which is time but no work.
 fn inside() -> Vec<Inside> {
     let all = read::<All>("measured.toml").measured;
     let mut rows = Vec::new();
@@ -452,7 +453,7 @@ fn page(rows: &[Row], inside: &[Inside]) -> String {
     page
 }
 
-/// All agree but those that the page explains.
+/// All agree except those that the page explains.
 const OUT: [&str; 7] = [
     "6.12.117 busy duty:12:1000:3000",
     "6.12.117 busy-smt duty:12:1000:3000",

@@ -19,7 +19,7 @@ fn policy(socket: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     left(corun(&[&["policy"], args, &to].concat()))
 }
 
-/// Does as a daemon would, but has no host.
+/// Answers as a daemon would, but has no host.
 fn answer(asked: Asked, in_force: &mut InForce) -> Reply {
     match asked {
         Asked::SetPolicy(wanted) if wanted.name == "fair" => {

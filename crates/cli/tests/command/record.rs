@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun record` on recordings that are there: to record takes a host and root, which the end-to-end test
-//! has.
+//! `corun record` on existing recordings: to record takes a host and root, which the end-to-end test has.
 
 use crate::common::{self, corun};
 use corun_recording::native::{Encoder, Entry, HEADER, Left, Thread};
 
 const MS: u64 = 1_000_000;
 
-/// A vCPU that runs and sleeps by turns, in blocks of ten turns.
+/// A vCPU that runs and sleeps in turn, in blocks of ten turns.
 fn recording() -> Vec<u8> {
     recording_of("secret")
 }
@@ -76,7 +75,7 @@ fn a_copy_without_names_can_be_compared() {
     common::json(corun(&args));
 }
 
-/// Recordings are packed to be sent around, and what is sent is to have no names.
+/// Recordings are compressed to be sent around, and what is sent should have no names.
 #[test]
 fn a_packed_recording_is_copied_without_names() {
     let place = tempfile::tempdir().unwrap();
@@ -95,7 +94,7 @@ fn a_packed_recording_is_copied_without_names() {
     assert!(!copies[0].is_empty() && copies[0] == copies[1]);
 }
 
-/// Anybody may call a VM so that a terminal does what its name says, or a page.
+/// Anybody may name a VM so that a terminal, or a page, does what the name says.
 #[test]
 fn names_obey_no_terminal_and_no_page() {
     let place = tempfile::tempdir().unwrap();
@@ -136,7 +135,7 @@ fn names_obey_no_terminal_and_no_page() {
     }
 }
 
-/// What libbpf says of it helps nobody.
+/// What libbpf says about it helps nobody.
 #[test]
 fn who_may_not_trace_is_told_in_one_line() {
     let place = tempfile::tempdir().unwrap();
@@ -148,7 +147,7 @@ fn who_may_not_trace_is_told_in_one_line() {
     let output = bounded.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     if said.starts_with("setpriv:") {
-        return; // who is not root may have rights that he cannot give up
+        return; // a user who is not root may have rights that cannot be given up
     }
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
@@ -197,7 +196,7 @@ fn what_is_no_recording_is_refused_and_leaves_nothing() {
     assert!(said.contains("a number with a unit"), "{said}");
 }
 
-/// What cannot be copied, or written, leaves no file behind that would be in the way of the next try.
+/// What cannot be copied, or written, leaves no file behind that would stand in the way of the next try.
 #[test]
 fn a_copy_that_failed_leaves_nothing() {
     let place = tempfile::tempdir().unwrap();

@@ -83,7 +83,7 @@ fn what_trace_cmd_prints_is_a_recording() {
     }
 }
 
-/// Who says otherwise than the recording is told so.
+/// A user who contradicts the recording is told so.
 #[test]
 fn what_the_recording_says_is_not_overruled_unsaid() {
     let args = [
@@ -104,7 +104,7 @@ fn what_the_recording_says_is_not_overruled_unsaid() {
     assert!(!said("eevdf").contains("says otherwise"));
 }
 
-/// Damage is told as what it is.
+/// Damage is reported as what it is.
 #[test]
 fn what_was_skipped_is_told_where_nothing_is_left() {
     let lines = "  a-1 [000] 1.5: sched_switch: prev_comm=a prev_pid=99999999999999999999 prev_prio=120 prev_state=S \
@@ -123,7 +123,7 @@ fn what_was_skipped_is_told_where_nothing_is_left() {
     );
 }
 
-/// How the table of `docs/results.md` begins that says how far replays are off.
+/// The beginning of the table of `docs/results.md` that says how far replays are off.
 const HEAD: &str = "\
 | recording | run | ready | switches | stacking, recorded → replayed |
 |---|---|---|---|---|
@@ -183,8 +183,8 @@ fn recordings_are_replayed_under_what_they_name() {
     assert!(text.contains(told), "{text}");
 }
 
-/// A recording does not show whether who woke a sibling would have waited for it. Of a barrier the replay sees that, and foretells
-/// what the same VM does under another policy; of a mutex it does not think so.
+/// A recording does not show whether a vCPU that woke a sibling would have waited for it. The replay recognises that
+/// for a barrier, and predicts what the same VM does under another policy; for a mutex it does not assume it.
 #[test]
 fn siblings_that_meet_at_barriers_do_so_in_replays() {
     let place = Place::new("recorded-barrier");
@@ -229,7 +229,7 @@ fn siblings_that_meet_at_barriers_do_so_in_replays() {
     );
 }
 
-/// Who knows under what a recording was made can say it; a scenario is no recording.
+/// People who know what a recording was made under can say it; a scenario is no recording.
 #[test]
 fn the_user_can_say_under_what_a_host_was_recorded() {
     let place = Place::new("recorded-under");
@@ -412,7 +412,7 @@ fn a_recording_is_replayed_on_as_many_pcpus_as_are_asked_for() {
         let waits: Vec<f64> = run["vms"].as_array().unwrap().iter().map(ready).collect();
         assert!(waits.iter().all(|&share| share < 0.01), "{waits:?}");
     }
-    // What is set beside the recording had as many pCPUs as that.
+    // The replay that is compared with the recording had as many pCPUs as that.
     assert!(many["replay"]["run_error"].as_f64().unwrap() < 0.1);
     let note = many["replay"]["notes"].to_string();
     assert!(note.contains("on the recorded 2 pCPUs"), "{note}");
@@ -438,7 +438,7 @@ fn broken_files_are_refused_or_their_damage_is_told() {
     assert!(missing.contains("no-such-file"), "{missing}");
 }
 
-/// `corun compare` of what comes through a pipe, named `name`.
+/// `corun compare` on what comes through a pipe, named `name`.
 fn piped(name: &str, content: &[u8], args: &[&str]) -> Output {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_corun"))
         .args(["compare", name, "-q"])

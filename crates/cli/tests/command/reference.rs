@@ -26,12 +26,12 @@ fn the_page_of_workloads_is_fresh() {
     fresh("workloads.md", &["workloads", "--markdown"]);
 }
 
-/// A parameter's default as a scenario would say it, on a host of two pCPUs; `None` for one that is not there
-/// unless it is said, and for one that scenarios do not know.
+/// A parameter's default as a scenario would give it, on a host of two pCPUs; `None` for one that is absent unless it
+/// is given, and for one that scenarios do not know.
 fn said(parameter: &Parameter) -> Option<String> {
     let sections = ["host.", "vm.", "scheduler.", "policy.", "device."];
     let known = sections.iter().any(|it| parameter.key.starts_with(it));
-    // That of the presets that have it: the default one has none.
+    // The default is that of the presets that have it: the default preset has none.
     let presets = [
         "scheduler.cfs.search_cost",
         "scheduler.cfs.idle_min_granularity",
@@ -65,7 +65,7 @@ program = "loop { read 16KB random; write 4KB; compute 50us; count 1 rounds }"
 [device.a]
 "#;
 
-/// What there is to be set hangs on these.
+/// What can be set depends on these.
 const KINDS: [&str; 4] = [
     "kind = \"ssd\"",
     "kind = \"hdd\"",
@@ -86,7 +86,7 @@ fn the_defaults_listed_are_those_in_use() {
         let scenario = format!("{SCENARIO}{kind}\n");
         place.write("a.toml", &scenario);
         let is_accepted = |set: &&String| {
-            // Of real-time vCPUs, runtime and period go together.
+            // For real-time vCPUs, runtime and period go together.
             let together = |key: &&String| {
                 key == set || [key, set].iter().all(|it| it.starts_with("scheduler.rr."))
             };
@@ -98,7 +98,7 @@ fn the_defaults_listed_are_those_in_use() {
         };
         let accepted: Vec<&String> = said.iter().filter(is_accepted).collect();
         let sets: Vec<&str> = accepted.iter().flat_map(|set| ["--set", set]).collect();
-        // Notes tell what no policy heeds.
+        // Notes report what no policy heeds.
         let runs = |args: &[&str]| place.json(args)["runs"].clone();
         let same = runs(&compare) == runs(&[&compare, &sets[..]].concat());
         assert!(same, "with all defaults said: {kind}");

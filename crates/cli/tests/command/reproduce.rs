@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun reproduce`: its forms and its messages. That no verdict gets worse, scripts/verdicts.py checks.
+//! `corun reproduce`: its forms and its messages. scripts/verdicts.py checks that no verdict gets worse.
 
 use crate::common::{self, Place, corun, fits_schema, in_tree};
 use corun_report::claims::Scoreboard;
@@ -143,7 +143,7 @@ fn every_kind_of_claim_comes_to_its_verdict() {
     assert_eq!(of("x.later")["ours"], Value::Null);
 }
 
-/// What hangs on nothing measured, or on a division by zero, does not hold, and a note says so.
+/// What depends on something not measured, or on a division by zero, does not hold, and a note says so.
 #[test]
 fn what_was_not_measured_does_not_hold() {
     let check = |holds: &str| {
@@ -585,7 +585,7 @@ fn the_documents_have_a_place_for_every_table() {
     }
 }
 
-/// The README's summary is of the scoreboard that is committed.
+/// The README's summary is that of the committed scoreboard.
 #[test]
 fn the_readme_counts_as_the_scoreboard_does() {
     let read = |file: &str| {

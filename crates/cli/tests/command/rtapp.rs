@@ -36,7 +36,7 @@ fn place(test: &str, host: &str, file: &str) -> Place {
     place
 }
 
-/// Run from elsewhere: paths are relative to the scenario.
+/// Runs from elsewhere: paths are relative to the scenario.
 fn run(place: &Place, command: &str, args: &[&str]) -> Output {
     let scenario = place.path("host.toml");
     corun(&[&[command, scenario.to_str().unwrap()], args].concat())

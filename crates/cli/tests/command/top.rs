@@ -7,11 +7,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::process::Command;
 
-/// A terminal without a size, as a serial console is: our side, and that of programs.
+/// A terminal without a size, like a serial console: our side, and that of programs.
 fn terminal() -> (File, File) {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut();
-    // SAFETY: writes two descriptors, and reads nothing where it is given nothing.
+    // SAFETY: writes two descriptors, and reads nothing where it is given null.
     let made = unsafe { libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast()) };
     assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: nobody else has them.
@@ -28,7 +28,7 @@ fn modes(terminal: &File) -> libc::tcflag_t {
     unsafe { modes.assume_init() }.c_lflag
 }
 
-/// Reads until `end` was written, or there is nobody left to write. Returns all of it.
+/// Reads until `end` was written, or nobody is left to write. Returns all of it.
 fn read_until(terminal: &mut File, end: &str) -> String {
     let mut all = Vec::new();
     let mut some = [0; 4096];
@@ -66,7 +66,7 @@ fn who_ends_it_has_the_terminal_back() {
             "a terminal without a size: {drawn:?}"
         );
         assert_ne!(modes(&ours), before, "raw");
-        // SAFETY: takes numbers; the child is there until it is waited for.
+        // SAFETY: takes numbers; the child exists until it is waited for.
         unsafe { libc::kill(child.id() as libc::pid_t, signal) };
         let rest = read_until(&mut ours, "no such text");
         assert!(rest.contains("\x1b[?1049l"), "{signal}: {rest:?}");

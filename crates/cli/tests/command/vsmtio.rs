@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What vSMT-IO costs where it has nothing to do: the dissertation (§3.6.4) has less than 2 % where nothing is I/O-bound.
+//! What vSMT-IO costs where it has nothing to do: the dissertation (§3.6.4) reports less than 2 % where nothing is
+//! I/O-bound.
 
 use crate::common::{Place, in_tree};
 use serde_json::Value;
@@ -21,7 +22,7 @@ count = 8
 program = "loop { compute 1ms ±10%; count 1 rounds }"
 "#;
 
-/// Per seed, what VMs do under vSMT-IO by what they do under `reference`, each VM's ratio.
+/// Per seed, what VMs do under vSMT-IO divided by what they do under `reference`: each VM's ratio.
 fn ratios(of: &Value, reference: &str) -> Vec<Vec<f64>> {
     let runs = of["runs"].as_array().unwrap();
     let done = |run: &Value| -> Vec<f64> {
@@ -66,10 +67,10 @@ fn where_nothing_waits_it_costs_each_vm_less_than_two_per_cent() {
     assert!(told.len() == 3 && least > 0.98, "{told:?}");
 }
 
-/// PageRank and Kmeans, whose threads wait for each other, by guests that retain (the paper's case of 96 vCPUs, a sixth
-/// of it) and where the host holds. Together they lose less than 3 %, where the host holds less than 2. One of them may lose
-/// more: of each core some vCPUs are I/O-bound, and they wait more often than the other's (docs/vsmtio.md). This is what it
-/// has been, and no goal.
+/// PageRank and Kmeans, whose threads wait for each other, in guests that retain (the paper's case of 96 vCPUs, a sixth
+/// of it) and where the host holds. Together they lose less than 3 %, where the host holds less than 2. One of them may
+/// lose more: on each core some vCPUs are I/O-bound, and they wait more often than the other's (docs/vsmtio.md). This
+/// is what was measured, not a goal.
 #[test]
 fn where_threads_wait_for_each_other_no_vm_loses_more_than_is_said() {
     let place = Place::new("vsmtio-overhead-waits");

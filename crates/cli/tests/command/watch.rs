@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun top`, `metrics`, `preflight`, `status` and `pages` as users start them: on whatever machine
-//! this is, with a process that looks like a VM.
+//! `corun top`, `metrics`, `preflight`, `status` and `pages` as users start them: on whatever machine this is, with a
+//! process that looks like a VM.
 
 use crate::common::{corun, left};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A vCPU of KVM's that children have open, too; `None` if there is no KVM, where names make a VM, or it may not be used.
+/// A KVM vCPU that children have open, too; `None` if there is no KVM, where names make a VM, or it may not be used.
 fn vcpu() -> Option<OwnedFd> {
     const CREATE_VM: libc::Ioctl = 0xAE01;
     const CREATE_VCPU: libc::Ioctl = 0xAE41;
@@ -38,7 +38,7 @@ fn vcpu() -> Option<OwnedFd> {
 /// A process whose thread is named as QEMU names vCPUs. It ends with its input.
 struct Fake(Child);
 
-/// A child that is begun meanwhile would have the vCPU of another.
+/// A child that starts meanwhile would have another one's vCPU open.
 fn alone() -> MutexGuard<'static, ()> {
     static SPAWNING: Mutex<()> = Mutex::new(());
     SPAWNING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +49,7 @@ fn there_is_kvm() -> bool {
 }
 
 impl Fake {
-    /// One with a vCPU, where there is KVM; `None`: it may not have one.
+    /// One with a vCPU, where there is KVM; `None`: it may not be used.
     fn vm(name: &str) -> Option<Self> {
         let _alone = alone();
         // Closed here, once the child has it.

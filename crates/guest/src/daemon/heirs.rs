@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads and processes that moved ones have created, which inherit their masks: they are freed.
+//! Threads and processes that moved threads have created, and that inherit their masks: they are freed.
 //!
-//! BPF tells of them when they are created, with the vCPU that they inherited. Besides, once a second
-//! those that /proc shows as created by moved threads, or by their heirs, are looked at. Each is judged
-//! once, when it is found: a thread that has a single vCPU later has it because somebody wants that.
+//! BPF reports them when they are created, with the vCPU that they inherited. Besides, once a second, those that /proc
+//! shows as created by moved threads, or by their heirs, are looked at. Each is judged once, when it is found: a thread
+//! that has a single vCPU later has it because somebody wants that.
 
 use super::Daemon;
 use crate::guest::GuestError;
@@ -20,23 +20,23 @@ use std::ops::Range;
 
 /// The unit of start times (USER_HZ).
 const TICK: Nanos = 10 * MS;
-/// A fork takes so long at most, from copying the mask to the start time, if its vCPU is not away
-/// meanwhile; then its thread is not moved either. Assumed.
+/// The most that a fork takes from copying the mask to the start time, if its vCPU is not descheduled meanwhile; if it
+/// is, the thread is not moved either. Assumed.
 const FORK: Nanos = 50 * MS;
-/// A thread can be found so much later than it began, beside the second between two looks: its vCPU
-/// may be away before it is listed. Assumed.
+/// How long after its start a thread may be found, besides the second between two looks: its vCPU may be descheduled
+/// before the thread is listed. Assumed.
 const LATE: Nanos = 2 * SEC;
 
 /// Which threads have been looked at.
 #[derive(Debug, Default)]
 pub(super) struct Heirs {
-    /// By number: the start time, and when.
+    /// By number: the start time, and when it was judged.
     judged: BTreeMap<u32, (u64, Nanos)>,
     /// How many were freed.
     pub(super) freed: u64,
     /// When the last look began.
     looked: Nanos,
-    /// A thread that began before was looked at then.
+    /// Threads that began before this time were looked at then.
     horizon: Nanos,
 }
 
@@ -47,7 +47,7 @@ impl Heirs {
     }
 }
 
-/// A thread, and what it may have inherited, if that is known of its creator already.
+/// A thread, and what it may have inherited, if that is already known from its creator.
 type Suspect = ((u32, u32), Option<Heirlooms>);
 
 impl Daemon {
@@ -58,7 +58,7 @@ impl Daemon {
             let roots = pins.numbered(root);
             pins.heirlooms(roots.as_slice(), &(0..Nanos::MAX))
         };
-        // Of a vCPU to which we did not pin `root` it is not our doing.
+        // A vCPU to which we did not pin `root` is not our doing.
         heirlooms.retain(|pinned, _| *pinned == vcpu);
         if let Some(key) = self.key_of(tid) {
             self.judge(&key, &heirlooms);
@@ -72,7 +72,7 @@ impl Daemon {
         Some(ThreadKey { tgid, tid, start })
     }
 
-    /// Is this thread, of process `parent`'s or of a moved one, an heir? It is about to be enrolled.
+    /// Is this thread an heir of a moved thread of its own process or of process `parent`? It is about to be enrolled.
     pub(super) fn judge_candidate(&mut self, key: &ThreadKey, parent: u32) {
         if self.vcpus.len() < 2 {
             return; // everybody is pinned
@@ -85,7 +85,7 @@ impl Daemon {
         }
     }
 
-    /// Looks for all of them.
+    /// Looks for all heirs and frees them.
     pub(super) fn free_heirs(&mut self) -> Result<(), GuestError> {
         let (now, ticks) = (clock::now(), self.proc.ticks());
         let families = lock(&self.migrater).pins.families();
@@ -102,7 +102,7 @@ impl Daemon {
             .map_err(|cause| self.failed(cause))
     }
 
-    /// Those of moved threads of one process.
+    /// Frees the heirs of one process's moved threads.
     fn free_heirs_of(&mut self, roots: &[ThreadKey]) {
         let mut suspects: Vec<Suspect> = Vec::new();
         for root in roots {
@@ -123,7 +123,7 @@ impl Daemon {
         }
     }
 
-    /// Processes that a thread has created; if it is the first one of its own, that one's threads.
+    /// The processes that a thread has created; for the first thread of its process, that process's threads as well.
     fn created_by(&self, (tgid, tid): (u32, u32)) -> Vec<(u32, u32)> {
         let children = self.proc.thread(tgid, tid).children().into_iter();
         let mut created: Vec<_> = children.map(|child| (child, child)).collect();
@@ -171,7 +171,7 @@ impl Daemon {
         let Ok(mask) = affinity::get(key.tid) else {
             return;
         };
-        // Of one whose vCPU was unplugged nothing is left.
+        // Where the vCPU was unplugged, the mask is empty.
         let fits = |vcpu: &u32| mask.is_empty() || mask == affinity::only(*vcpu);
         let Some((_, before)) = heirlooms.iter().find(|(vcpu, _)| fits(vcpu)) else {
             return;

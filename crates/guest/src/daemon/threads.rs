@@ -13,8 +13,8 @@ use corun_model::time::SEC;
 use corun_system::clock;
 use corun_system::procfs::ThreadKey;
 
-/// A thread that was not I/O-bound for so long gets its mask back. Assumed: long against the pauses of
-/// a task that does I/O, short against what people wait for.
+/// A thread that was not I/O-bound for this long gets its mask back. Assumed: long against the pauses of a task that
+/// does I/O, short against what people wait for.
 const FORGIVEN: Nanos = SEC;
 /// How long a thread that is left alone is remembered, for the status.
 const REMEMBERED: Nanos = 10 * SEC;
@@ -69,7 +69,7 @@ impl Daemon {
         self.enrol(key, before, stat.cpu, now)
     }
 
-    /// Takes a thread under the daemon's care, which last ran on `cpu`: what it had `before` is on disk first.
+    /// Takes a thread, which last ran on `cpu`, under the daemon's care: what it had `before` is on disk first.
     fn enrol(
         &mut self,
         key: ThreadKey,
@@ -94,7 +94,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Threads that have gone, changed, or do no I/O any more.
+    /// Looks after threads that have gone, changed, or do no I/O any more.
     pub(super) fn look_after_threads(&mut self, now: Nanos) -> Result<(), GuestError> {
         let (keys, idle) = {
             let migrater = lock(&self.migrater);
@@ -110,7 +110,7 @@ impl Daemon {
             None => true,
         };
         let unfit: Vec<ThreadKey> = keys.iter().filter(unfit).copied().collect();
-        // What could not be given back is tried again.
+        // What could not be given back is tried again now.
         let stuck = self.state.stuck_keys();
         self.release(&[idle, unfit, stuck].concat())?;
         self.left
@@ -197,7 +197,7 @@ mod tests {
             free: false,
             since: 0,
         };
-        // No machine has a vCPU of that number, so the kernel refuses such a mask.
+        // No machine has a vCPU with that number, so the kernel refuses such a mask.
         let nowhere = [PcpuId(511)].into_iter().collect();
         let threads = [(stuck.key(), before(nowhere)), (freed.key(), before(all))];
         daemon.state.enrol(&threads).unwrap();
@@ -221,7 +221,7 @@ mod tests {
         };
         let (stuck, all) = (Sleeper::new(), affinity::get(0).unwrap());
         if all.len() < 2 {
-            return; // every mask is a single vCPU
+            return; // every mask is a single vCPU here
         }
         let before = Before {
             allowed: [PcpuId(511)].into_iter().collect(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! I/O by the block layer's own account: bpf/requests.bpf.c in the kernel, its books mapped here, so
-//! that a heartbeat reads them without a system call.
+//! I/O by the block layer's own account: bpf/requests.bpf.c in the kernel, whose books are mapped here, so that a
+//! heartbeat reads them without a system call.
 
 use super::Sighting;
 use corun_model::Nanos;
@@ -44,9 +44,9 @@ struct Book {
     unused: u32,
 }
 
-/// Requests that are under way for longer are taken for such as never end: their books may have lost them. While a CPU
-/// changes a map for a process, the kernel runs no programs there (`bpf_disable_instrumentation()`): on Linux 6.18 22 of
-/// 394,000 ends were lost beside 800,000 changes a second, none beside as many reads.
+/// Requests that are under way for longer are taken for ones that never end: their books may have missed the end. While
+/// a CPU changes a map for a process, the kernel runs no programs there (`bpf_disable_instrumentation()`): on Linux
+/// 6.18, 22 of 394,000 ends were lost during 800,000 changes a second, none during as many reads.
 const ENDLESS: Nanos = 5 * SEC;
 
 impl Book {
@@ -61,7 +61,7 @@ impl Book {
         if lasts <= ENDLESS {
             return before + lasts;
         }
-        // With the next one it counts anew. Of those that do end, the ends are lost for a moment.
+        // The next request starts the count anew. Until then, ends of those that do end are lost.
         if self.under_way.swap(0, Ordering::AcqRel) > 0 {
             self.busy.fetch_add(lasts, Ordering::AcqRel);
         }
@@ -82,7 +82,7 @@ impl WatchedIo {
 
     fn get(&self, slot: usize) -> &Book {
         debug_assert!(slot < MOST);
-        // SAFETY: slots are below MOST, and the mapping has room for so many.
+        // SAFETY: slots are below MOST, and the mapping has room for that many.
         unsafe { &*self.0.add(slot.min(MOST - 1)) }
     }
 }
@@ -106,10 +106,10 @@ fn mapped<T>(map: &MapHandle, length: usize) -> io::Result<*const T> {
     }
 }
 
-/// When vCPUs last began to run something, having idled, ns, mapped.
+/// When vCPUs last began to run something after idling, ns, mapped.
 struct Awake(*const AtomicU64);
 
-// SAFETY: as of books.
+// SAFETY: as for books.
 unsafe impl Send for Awake {}
 
 impl Awake {
@@ -128,11 +128,11 @@ impl Awake {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     slot: usize,
-    /// Of its busy time, what the core has been told.
+    /// How much of its busy time the core has been told.
     told: Nanos,
 }
 
-/// The tracepoints' side that beats use.
+/// The part of the tracing that beats use.
 pub(crate) struct Traced {
     object: Object,
     _links: Vec<Link>,
@@ -140,16 +140,16 @@ pub(crate) struct Traced {
     heirs: MapHandle,
     books: WatchedIo,
     watched: BTreeMap<u32, Watched>,
-    /// Slots for others, the one that is free for longest first: a request that began as its thread was let go, or ends
-    /// now, goes to a book that nobody reads rather than to that of another thread.
+    /// Free slots, the one that is free for longest first: a request that began as its thread was let go, or that ends
+    /// now, goes to a book that nobody reads rather than to another thread's.
     free: VecDeque<usize>,
-    /// What the kernel tells beside requests.
+    /// What the kernel reports besides requests.
     extras: &'static [&'static str],
     awake: Awake,
 }
 
-// SAFETY: libbpf's objects have no ties to the thread that made them, and are used by one at a time,
-// behind the migrater's lock.
+// SAFETY: libbpf's objects have no ties to the thread that made them, and one thread at a time uses them, behind the
+// migrater's lock.
 unsafe impl Send for Traced {}
 
 /// What the kernel reports, for the daemon's own thread.
@@ -158,15 +158,15 @@ pub(crate) struct Sightings {
     seen: Rc<RefCell<Vec<Sighting>>>,
 }
 
-/// The tracepoints between which a request is under way, better ones first. What is merged with another one before
-/// it is issued has begun by the first.
+/// The tracepoints between which a request is under way, better ones first. With the first pair, a request that is
+/// merged with another before it is issued has begun.
 const PAIRS: [&[&str]; 2] = [
     &["io_start", "io_done", "rq_merge"],
     &["rq_issue", "rq_complete"],
 ];
 
-/// What the kernel may tell beside requests: time stolen from vCPUs (not where it does not list its data by name), and
-/// which vCPUs idle. Without them all else works.
+/// What the kernel may report besides requests: time stolen from vCPUs (not where it does not list its data by name),
+/// and which vCPUs idle. Without them everything else works.
 const EXTRAS: [&[&str]; 4] = [&["stolen", "idle"], &["idle"], &["stolen"], &[]];
 
 /// Begins to trace.
@@ -219,7 +219,7 @@ fn set_constants(constants: &mut [u8], window: Nanos, enough: Nanos) {
     }
 }
 
-/// Has the programs run from now on, and maps what they write.
+/// Lets the programs run from now on, and maps what they write.
 fn start(
     object: Object,
     extras: &'static [&'static str],
@@ -264,7 +264,7 @@ fn sighting(bytes: &[u8]) -> Option<Sighting> {
     }
 }
 
-/// The rest of `struct sighting`, of an heir.
+/// The rest of `struct sighting`, for an heir.
 fn heir(tid: u32, bytes: &[u8]) -> Option<Sighting> {
     let (root, rest) = bytes.split_first_chunk()?;
     // Only the first bit counts: the kernel's mask may be shorter, with something else behind it.
@@ -297,7 +297,7 @@ impl Sightings {
 
     /// Waits for at most `limit` for something to be seen.
     pub(crate) fn wait(&self, limit: Duration) -> Vec<Sighting> {
-        // Interrupted by a signal: then there is nothing, or something next time.
+        // A signal may interrupt it: then there is nothing, or something next time.
         let _ = self.ring.poll(limit);
         std::mem::take(&mut *self.seen.borrow_mut())
     }
@@ -368,13 +368,13 @@ impl Traced {
         }
     }
 
-    /// When a vCPU last began to run something, having idled, ns; `None`: not to be had. 0: never yet.
+    /// When a vCPU last began to run something, after idling, ns; `None`: not available. 0: never yet.
     pub(crate) fn awake_since(&self, vcpu: u32) -> Option<Nanos> {
         let since = self.awake.since(vcpu);
         since.filter(|_| self.extras.contains(&"idle"))
     }
 
-    /// The time that the host has taken from a vCPU since boot, ns, exactly; `None`: not to be had.
+    /// The time that the host has taken from a vCPU since boot, ns, exactly; `None`: not available.
     pub(crate) fn stolen(&self, vcpu: u32) -> Option<Nanos> {
         if !self.extras.contains(&"stolen") {
             return None;
@@ -402,7 +402,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Instant;
 
-    /// Whoever changes maps, or counts what must not be lost meanwhile.
+    /// Held by whoever changes maps, or counts what must not be lost meanwhile.
     static MAPS: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
         };
         assert_eq!(book.busy(SEC + 3), 10);
         assert_eq!(book.busy(SEC + ENDLESS), 7 + ENDLESS);
-        // From here on it is taken for endless, and what it took until then stays.
+        // From here on the request is taken for endless, and what it took until then stays.
         assert_eq!(book.busy(SEC + ENDLESS + 1), 8 + ENDLESS);
         assert_eq!(book.busy(9 * SEC), 8 + ENDLESS);
         // The next one begins.
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(book.busy(10 * SEC + 2), 10 + ENDLESS);
     }
 
-    /// Where BPF may look, and the disk of this folder has an elevator: requests beside each other are merged.
+    /// Where BPF may look, and the disk of this folder has an elevator: adjacent requests are merged.
     #[test]
     fn a_request_that_was_merged_is_under_way_no_more() {
         let _alone = MAPS.lock();
@@ -451,7 +451,7 @@ mod tests {
             read_at_once(&file, [0, 2, 1].map(|at| 8 * round + at));
         }
         let book = traced.books.get(traced.watched[&tid].slot);
-        // Whoever waits for a request hears of its end before `block_io_done` does (blk_mq_end_request()).
+        // Whoever waits for a request learns of its end before `block_io_done` does (blk_mq_end_request()).
         let under_way = || book.under_way.load(Ordering::Acquire);
         let until = Instant::now() + Duration::from_secs(5);
         while under_way() != 0 && Instant::now() < until {
@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(under_way(), 0);
     }
 
-    /// Where BPF may look. A request that is under way as its thread is let go has the number of that slot.
+    /// Where BPF may look. A request that is under way when its thread is let go still has the number of that slot.
     #[test]
     fn a_slot_is_not_the_next_one_again() {
         let _alone = MAPS.lock();
@@ -498,7 +498,7 @@ mod tests {
     #[repr(C, align(4096))]
     struct Buffer([u8; 3 * BLOCK]);
 
-    /// Reads these blocks of a file, all asked for before the first is waited for.
+    /// Reads these blocks of a file, all submitted before the first is waited for.
     fn read_at_once(file: &std::fs::File, blocks: [usize; 3]) {
         let mut buffer = Box::new(Buffer([0; 3 * BLOCK]));
         let mut places = buffer.0.chunks_exact_mut(BLOCK);

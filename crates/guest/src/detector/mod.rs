@@ -12,7 +12,7 @@ use corun_system::procfs::ThreadKey;
 use sampled::Sampled;
 use std::io;
 
-/// Where it is known from.
+/// Where that is known from.
 pub(crate) enum Detector {
     /// The block layer's tracepoints.
     Traced(Traced),
@@ -53,7 +53,7 @@ impl Detector {
         }
     }
 
-    /// Follows it no more.
+    /// Stops following it.
     pub(crate) fn unwatch(&mut self, tid: u32) {
         match self {
             Self::Traced(traced) => traced.unwatch(tid),
@@ -61,7 +61,7 @@ impl Detector {
         }
     }
 
-    /// An heir of `root` was freed, or is pinned on purpose: what it creates from now on is none.
+    /// An heir of `root` was freed, or is pinned on purpose: what it creates from now on is no heir.
     pub(crate) fn judged(&self, tid: u32, root: u32) {
         if let Self::Traced(traced) = self {
             traced.judged(tid, root);
@@ -76,7 +76,7 @@ impl Detector {
         }
     }
 
-    /// The time that the host has taken from a vCPU since boot, ns; `None`: not to be had.
+    /// The time that the host has taken from a vCPU since boot, ns; `None`: not available.
     pub(crate) fn stolen(&self, vcpu: u32) -> Option<Nanos> {
         match self {
             Self::Traced(traced) => traced.stolen(vcpu),
@@ -84,7 +84,7 @@ impl Detector {
         }
     }
 
-    /// When `vcpu` last began to run something, having idled; `None`: not to be had.
+    /// When `vcpu` last began to run something, after idling; `None`: not available.
     pub(crate) fn awake_since(&self, vcpu: u32) -> Option<Nanos> {
         match self {
             Self::Traced(traced) => traced.awake_since(vcpu),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! I/O as /proc tells it, where the kernel lets nobody look closer: a thread whose count of bytes read
-//! and written grows, or that is in uninterruptible sleep, is taken to have been in I/O for as long as
-//! it neither ran nor waited for a vCPU (`schedstat`). New candidates are found by a look at all
-//! processes once a second, not within milliseconds.
+//! I/O as seen in /proc, where the kernel lets nobody look closer: a thread whose count of bytes read and written
+//! grows, or that is in uninterruptible sleep, is taken to have been in I/O for as long as it neither ran nor waited
+//! for a vCPU (`schedstat`). New candidates are found once a second, by a look at all processes, not within
+//! milliseconds.
 
 use super::Sighting;
 use corun_model::Nanos;
@@ -89,7 +89,7 @@ fn read<'text>(file: &File, text: &'text mut String) -> Option<&'text str> {
 struct Watched {
     files: Files,
     last: Sample,
-    /// Since the last sample its vCPU was away: that time says nothing of the thread.
+    /// Since the last sample its vCPU was descheduled: that time says nothing about the thread.
     spoiled: bool,
 }
 
@@ -138,7 +138,7 @@ impl Sampled {
         if now.saturating_sub(watched.last.at) < self.window {
             return;
         }
-        // One that has gone is found out by the daemon.
+        // The daemon finds out about threads that have gone.
         if let Some(sample) = watched.files.sample(now) {
             if !watched.spoiled {
                 core.io_sampled(u64::from(tid), sample.share_since(&watched.last));
@@ -153,7 +153,7 @@ impl Sampled {
 pub(crate) struct Search {
     proc: Proc,
     enter: u64,
-    /// Bytes of whole processes at the last look.
+    /// Bytes read and written by whole processes at the last look.
     processes: BTreeMap<u32, u64>,
     /// Threads of processes that did I/O lately.
     threads: BTreeMap<u32, Sample>,

@@ -9,7 +9,7 @@ use corun_model::time::MS;
 use corun_policies::vmigrater::Why;
 use corun_system::procfs::Proc;
 
-/// A migrater for a guest of two vCPUs which run by turns of 11 ms, and a thread on the first of them
+/// A migrater for a guest of two vCPUs that run in turns of 11 ms, and a thread on the first of them
 /// that is always in I/O.
 struct Guest {
     migrater: Migrater,
@@ -146,7 +146,7 @@ fn beats_that_found_the_engine_taken_are_no_gap() {
 #[test]
 fn an_absence_is_heard_if_the_first_beat_after_it_found_the_engine_taken() {
     let mut guest = Guest::new();
-    // Where stolen time is told: this much as of the last gap.
+    // Where stolen time is known: this much as of the last gap.
     guest.migrater.stolen.insert(0, 7 * MS);
     guest.migrater.beat(0, 0);
     guest.migrater.beat(0, 300_000);
@@ -179,7 +179,7 @@ fn a_move_that_takes_long_is_not_followed_by_another() {
     assert!(matches!(orders[0].what.why, Why::Push | Why::Pull));
 }
 
-/// The first move that the migrater orders, not carried out.
+/// The first move that the migrater orders; it is not carried out.
 fn first_order(guest: &mut Guest) -> Order {
     let mut orders = Vec::new();
     guest.run(200 * MS, &mut |_, order, _| orders.push(order));

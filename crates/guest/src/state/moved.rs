@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which threads inherited a moved thread's mask, as far as /proc tells after a crash.
+//! Which threads inherited a moved thread's mask, as far as /proc shows it after a crash.
 
 use super::{Before, is_pinned, set_back};
 use corun_system::procfs::{Proc, ThreadKey};
 use std::collections::BTreeMap;
 
-/// Threads that a daemon before had moved, and until when it has freed their heirs itself.
+/// Threads that a daemon before had moved, and up to when it freed their heirs itself.
 pub(super) struct Moved {
     pub(super) threads: BTreeMap<ThreadKey, Before>,
     pub(super) looked: u64,
@@ -44,14 +44,14 @@ impl Moved {
         count
     }
 
-    /// What a thread that is pinned to one vCPU has inherited, if it has: it and the processes between
-    /// are younger than when a thread of its process, or of one that is above it, was written down.
+    /// What a thread that is pinned to one vCPU has inherited, if anything. For that, a thread of its process or of one
+    /// above must have been written down, and it and the processes in between must be younger than that.
     pub(super) fn inherited(&self, key: &ThreadKey, processes: &Processes) -> Option<Before> {
         if self.threads.contains_key(key) || key.start < self.looked {
             return None;
         }
         let (mut tgid, mut oldest) = (key.tgid, key.start);
-        // A process that began while they were listed may be its own ancestor, by its number.
+        // By its number, a process that began while they were listed may be its own ancestor.
         for _ in 0..processes.len() {
             let of_process = |(known, before): &(&ThreadKey, &Before)| {
                 known.tgid == tgid && oldest >= before.since

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads that cannot be given back what they had, as people are told of them.
+//! Threads that cannot be given back what they had, as shown to people.
 
 use corun_model::PcpuSet;
 use corun_system::procfs::ThreadKey;
 use std::fmt::{self, Display, Formatter};
 
-/// Of more than these only the number is told.
+/// Of more than these only the number is shown.
 const MOST: usize = 5;
 
 /// A thread that cannot be given back what it had: it stays written down.

@@ -204,7 +204,7 @@ fn one_that_cannot_be_set_keeps_nobody_else_waiting() {
     };
     let all = affinity::get(good.id()).unwrap();
     let nowhere = Before {
-        // No vCPU that there is: EINVAL.
+        // No such vCPU exists: EINVAL.
         allowed: [PcpuId(511)].into_iter().collect(),
         free: false,
         since: u64::MAX,
@@ -222,7 +222,7 @@ fn one_that_cannot_be_set_keeps_nobody_else_waiting() {
     assert!(told.starts_with(&expected), "{told}");
     assert_eq!(affinity::get(good.id()).unwrap(), all);
     assert!(is_pinned(bad.id()));
-    // The file has it still, and the next start goes on.
+    // The file still has it, and the next start goes on.
     drop(state);
     let (state, left) = State::open(&path, &Proc::default()).unwrap();
     assert_eq!((left, state.stuck_keys()), (0, vec![bad.key()]));
@@ -234,7 +234,7 @@ fn one_that_cannot_be_set_keeps_nobody_else_waiting() {
     assert!(!path.exists());
 }
 
-/// As io_uring's workers are on some kernels, which a daemon before may have written down.
+/// As for io_uring's workers on some kernels, which a daemon before may have written down.
 #[test]
 fn a_thread_whose_mask_nobody_may_set_was_never_moved_and_is_forgotten() {
     for thread in [true, false].into_iter().filter_map(fixed_thread) {
@@ -255,7 +255,7 @@ fn a_thread_whose_mask_nobody_may_set_was_never_moved_and_is_forgotten() {
     }
 }
 
-/// A name is cut after 15 bytes, also within a character: there is such a thread nevertheless.
+/// A name is cut after 15 bytes, even within a character: the thread must be found nevertheless.
 #[test]
 fn a_thread_whose_name_is_no_text_is_given_back() {
     if !has_several_cpus() {

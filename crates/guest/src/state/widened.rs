@@ -2,12 +2,11 @@
 //! Masks that the kernel has widened, because the vCPU of a moved thread was unplugged or taken from its
 //! cpuset.
 //!
-//! Such a thread may use all of its cpuset, as if it had been given back. But if the set of the cpuset has changed
-//! (when a vCPU goes, that of every cpuset but the root's does), the kernel keeps the mask that was asked for last
-//! (`user_cpus_ptr`, kernel/sched/core.c), and binds the thread to its vCPU again when that comes back, even
-//! if this daemon has ended by then (seen with Linux 7.2). So it is set free, which changes nothing else: it may use
-//! all that there is already. If somebody has bound it, since its last move, to exactly what is left, that is
-//! what they meant.
+//! Such a thread may use all of its cpuset, as if it had been given back. But if what the cpuset contains has changed
+//! (when a vCPU goes, that changes for every cpuset but the root's), the kernel keeps the mask that was asked for last
+//! (`user_cpus_ptr`, kernel/sched/core.c), and binds the thread to its vCPU again when that comes back, even if this
+//! daemon has ended by then (seen with Linux 7.2). So it is set free, which changes nothing else: it may already use
+//! all that there is. If somebody has bound it, since its last move, to exactly what is left, that is what they meant.
 
 use super::{Before, is_settable};
 use crate::system::Sys;

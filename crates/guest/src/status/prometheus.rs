@@ -8,7 +8,7 @@ use std::fmt::Write;
 const GAUGE: &str = "gauge";
 const COUNTER: &str = "counter";
 
-/// How each file of metrics begins, whatever else is in it.
+/// How each file of metrics begins, whatever else it contains.
 pub const BEGINNING: &str = "# HELP corun_guest_";
 
 /// A metric: its name without the prefix, its kind, what it means, and its values by labels.

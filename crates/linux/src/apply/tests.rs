@@ -26,7 +26,7 @@ struct Fake {
     pcpus: RefCell<BTreeMap<u32, PcpuConf>>,
     parts: Cell<Parts>,
     writes: Cell<usize>,
-    /// The how-manieth write fails, and those after it.
+    /// The number of the first write that fails; those after it fail, too.
     fails_at: Cell<Option<usize>>,
     /// Nothing can be set for this thread.
     refuses: Cell<Option<i32>>,
@@ -256,7 +256,7 @@ fn slices_and_homes_not_mentioned_are_taken_back() {
     assert_eq!(fake.state(&list).tasks, []);
 }
 
-/// As in the simulator: `calm` gives a vCPU the host's slice again by saying none.
+/// As in the simulator: `calm` gives a vCPU the host's slice again by giving none.
 #[test]
 fn what_is_said_of_a_vcpu_replaces_what_was_said_of_it() {
     let (mut list, _) = host();
@@ -395,7 +395,7 @@ fn an_allotment_is_told_again_if_it_differs_by_more_than_an_eighth() {
     for (wanted, holds) in drifts {
         assert_eq!(told(1000, wanted, Base::AsTold), (1000, holds));
     }
-    // Shares are told as they are, and what goes with them; so is all that another policy begins with.
+    // Shares are written exactly, and what goes with them; so is everything that another policy begins with.
     assert_eq!(told(1001, 9002, Base::AsTold), (1001, 9002));
     assert_eq!(told(1001, 9003, Base::Nothing), (1001, 9003));
 }

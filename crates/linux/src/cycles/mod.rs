@@ -274,7 +274,7 @@ impl Program {
         self.set(cpu, [0, 0, u64::from_ne_bytes(both(partner.0, 0))])
     }
 
-    /// The first words of what is known of a pCPU; all others are nothing.
+    /// Sets the first words of what is known about a pCPU; all others become 0.
     fn set(&self, cpu: PcpuId, first: [u64; 3]) -> libbpf_rs::Result<()> {
         let mut words = [0u64; PCPU];
         words[..3].copy_from_slice(&first);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A pCPU that is none, so that it does what it is said to.
+/// A pCPU that does not exist, so that it does what it is told.
 const NOBODY: PcpuId = PcpuId(7);
 const CLOCK: Event = Event {
     kind: SOFTWARE,
@@ -80,7 +80,7 @@ fn ran() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Computes by turns, and says for how long together.
+/// Computes in turns, and returns for how long in all.
 fn turns() -> u64 {
     let before = ran();
     for _ in 0..20 {

@@ -44,7 +44,7 @@ pub struct HostExit {
     pub recorded: Option<Recorded>,
 }
 
-/// What went wrong. The host is on the kernel's own scheduler all the same.
+/// What went wrong. The host is on the kernel's own scheduler nevertheless.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// Something is in the way.
@@ -57,7 +57,7 @@ pub enum HostError {
         name = preflight::COOKIES
     )]
     NewCookies(libbpf_rs::Error),
-    /// A task has made one all the same.
+    /// A task has made one nevertheless.
     #[error(
         "the host is back on the kernel's own scheduler, because vCPUs have core-scheduling cookies, which have hung SMT \
          hosts under every sched_ext scheduler: {0}"
@@ -106,7 +106,7 @@ pub enum HostError {
     /// Statistics cannot be written.
     #[error("cannot write statistics: {0}")]
     Output(io::Error),
-    /// The control socket cannot be had.
+    /// The control socket is not available.
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// The control socket cannot be waited for.
@@ -133,7 +133,7 @@ pub enum HostError {
     /// Signals cannot be watched for.
     #[error("cannot watch for signals: {0}")]
     Signals(io::Error),
-    /// The host's pCPUs cannot be told.
+    /// The host's pCPUs cannot be found out.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
     /// KVM's halt polling cannot be set or put back.
@@ -160,7 +160,7 @@ pub(crate) fn ejected(info: ExitInfo) -> HostError {
     }
 }
 
-/// The same as the journal of runs has it; `None`: the host was not touched, so that it was no run.
+/// The same for the journal of runs; `None`: the host was not touched, so it was no run.
 pub(super) fn end_of(ended: &Result<HostExit, HostError>) -> Option<End> {
     Some(match ended {
         Ok(_) => End::Asked,

@@ -16,7 +16,7 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manager {
-    /// None that could be told.
+    /// None that could be recognised.
     #[default]
     None,
     /// libvirt.
@@ -137,7 +137,7 @@ fn parts(value: &str) -> Vec<String> {
     parts.split(',').map(part).collect()
 }
 
-/// `-uuid X`, or `-smbios type=1,uuid=X` as Proxmox has it.
+/// `-uuid X`, or `-smbios type=1,uuid=X` as on Proxmox.
 fn uuid(words: &[String]) -> Option<String> {
     let smbios = || {
         let parts = parts(after(words, &["-smbios"])?);

@@ -199,7 +199,7 @@ fn names_as_vmms_have_them() {
         name("kvm -id 100 -name vm100,debug-threads=on").unwrap(),
         "vm100"
     );
-    // QEMU doubles commas that are no ends.
+    // QEMU doubles commas that do not end a part.
     assert_eq!(
         name("qemu -name guest=c,,d,debug-threads=on").unwrap(),
         "c,d"

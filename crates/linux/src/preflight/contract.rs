@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was promised to VMs that corun could not keep.
+//! Promises to VMs that corun could not keep.
 //!
 //! A sched_ext scheduler replaces the kernel's enforcement of `cpu.weight`, `cpu.max` and `cpu.idle`: unless it
 //! enforces them itself, the files are there and mean nothing. corun's dispatcher does (group.h, quota.h). It heeds
 //! core-scheduling cookies under vsmtio only (cookie.h). Hosts where any task has a cookie are refused under every
-//! policy all the same: on SMT hosts cookies have hung the whole host within milliseconds under every sched_ext
+//! policy nevertheless: on SMT hosts cookies have hung the whole host within milliseconds under every sched_ext
 //! scheduler, with SysRq dead (sched-ext/scx issue 3715, open in July 2026; 7.1.3; which other kernels is not known).
 //! cloud-hypervisor gives cookies to its vCPUs by default, but those of any task are enough.
 //!
@@ -31,7 +31,7 @@ pub(super) fn cookies(host: &Host<'_>) -> Option<Finding> {
     if !tagged.is_empty() {
         return Some(with_cookies(&tagged));
     }
-    // Of VMs alone: of any other process it is told, or some profile keeps it to itself and it has hardly any.
+    // Checked for VMs only: the cookies of other processes can be read, or some profile hides them, and few have any.
     let is_hidden = |vm: &&Machine| vm.vcpus().any(|(_, thread)| hides(host, thread.tid));
     let hidden = host.vms.iter().filter(is_hidden);
     let hidden: Vec<String> = hidden.map(|vm| vm.identity.name.clone()).collect();
@@ -116,7 +116,7 @@ fn at_any_time() -> Finding {
     }
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of the others.
 fn some(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let first = names[..names.len().min(SHOWN)].join(", ");

@@ -67,7 +67,7 @@ fn sched_ext_there(host: &Host<'_>) -> Option<Finding> {
 }
 
 /// The kernel's functions that the dispatcher cannot do without (dispatcher/platform/kfuncs.h), with the names that
-/// they have had: of each one will do. They are no interface that is kept for ever.
+/// they have had: one of each will do. They are not an interface that is kept for ever.
 const CALLS: [&[&str]; 14] = [
     &["scx_bpf_create_dsq"],
     &["scx_bpf_dsq_insert", "scx_bpf_dispatch"],

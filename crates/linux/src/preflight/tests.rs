@@ -259,7 +259,7 @@ fn cookies_matter_where_there_is_smt() {
     assert!(found[0].what.ends_with("have core-scheduling cookies: web"));
     let emulator = |tid| Ok(u64::from(tid == 5));
     assert_eq!(check_in(host.root(), &emulator)[0].id, "core-scheduling");
-    // Anybody may give himself one.
+    // Any process may give itself one.
     host.process(8, "x", "/user.slice", 1, &[(8, "x"), (9, "y")]);
     let found = check_in(host.root(), &|tid| Ok(u64::from(tid == 9)));
     assert!(
@@ -322,7 +322,7 @@ fn only_what_is_dangerous_can_be_forced() {
     assert_eq!(json["forced"][0]["severity"], "dangerous");
 }
 
-/// Of the others a service manager that tries again makes nothing but work.
+/// For the others, a service manager that tries again only makes work.
 #[test]
 fn what_may_pass_by_itself_is_known() {
     let host = FakeHost::new();

@@ -70,8 +70,8 @@ impl Exits {
         self.news(counted.collect())
     }
 
-    /// Counts that were not used for longest make room for others in the kernel, and begin anew when they are: what
-    /// has gone, or is less than before, is new when it is there.
+    /// In the kernel, the counts that were unused for longest make room for others, and begin anew when they are used
+    /// again: a count that had gone, or is less than before, counts as new.
     fn news(&mut self, counted: BTreeMap<Exit, u64>) -> Vec<Entry> {
         let before = std::mem::replace(&mut self.told, counted);
         let news = self.told.iter().filter_map(|(exit, &count)| {

@@ -45,7 +45,7 @@ const PACE: Nanos = SEC;
 
 /// What to record.
 pub struct RecordOptions<'a> {
-    /// Where to. A file that holds something is not written over.
+    /// Where to. A file that holds something is not overwritten.
     pub file: PathBuf,
     /// How long; `None`: until SIGINT, SIGTERM or SIGHUP.
     pub run_for: Option<Nanos>,
@@ -77,7 +77,7 @@ pub struct Recorded {
     pub progress: Progress,
     /// VMs that were there at its beginning or end.
     pub vms: usize,
-    /// What could not be had.
+    /// What was not available.
     pub missing: Vec<Missing>,
     /// It ended because the file could not be written on; it can be read up to [`Recorded::until`].
     pub cut: Option<io::Error>,
@@ -105,7 +105,7 @@ pub enum RecordError {
     /// The object lacks something; a mistake in the build.
     #[error("the tracing program has no {0}: built from other sources?")]
     Object(&'static str),
-    /// The events' memory cannot be had.
+    /// The events' memory is not available.
     #[error("cannot map the memory that the kernel writes events into: {0}")]
     Rings(io::Error),
     /// The file cannot be made.
@@ -119,7 +119,7 @@ pub enum RecordError {
     /// Threads have other numbers here than in the kernel.
     #[error("this is a PID namespace of its own (a container?): record on the host itself")]
     Namespace,
-    /// The kernel does not tell of pCPUs.
+    /// The kernel does not report pCPUs.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
     /// Signals cannot be watched for.

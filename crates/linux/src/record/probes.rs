@@ -50,7 +50,7 @@ pub(super) struct Probes {
     /// What `asides` gave.
     taken: Rc<RefCell<Vec<Raw>>>,
     pub(super) counts: MapHandle,
-    /// What could not be had.
+    /// What was not available.
     pub(super) missing: Vec<Missing>,
 }
 

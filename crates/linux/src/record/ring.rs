@@ -78,7 +78,7 @@ impl Rings {
 
     /// All of it, in words.
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: so much is mapped until `self` is dropped, page by page aligned, and every word of it may be
+        // SAFETY: this much is mapped until `self` is dropped, page by page aligned, and every word of it may be
         // changed by the kernel at any time, which is what atomics are for.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.length) }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The names of threads, written before the first entry that mentions them.
 //!
-//! Threads that were there before are looked up in /proc, all at once at the beginning; those that come
-//! are told by the kernel when they are made.
+//! Threads that were there before are looked up in /proc, all at once at the beginning; the kernel reports new ones
+//! when they are made.
 
 use corun_recording::native::{Entry, Thread};
 use corun_system::procfs::{Proc, Process};

@@ -202,7 +202,7 @@ impl Guard {
     }
 }
 
-/// A vCPU has waited for so long.
+/// The breach by a vCPU that has waited for too long.
 fn waited(vm: &Vm, vcpu: &Vcpu, waited: Nanos, limit: Nanos) -> Breach {
     let vcpu_no = vcpu
         .number

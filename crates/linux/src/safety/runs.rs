@@ -119,7 +119,7 @@ impl Journal {
     /// If it cannot be written down; then it has not begun.
     pub fn begin(&mut self) -> io::Result<()> {
         let pid = std::process::id();
-        // Not after it is there: if it is struck out, nothing else is to be missing.
+        // Before the run is added: if it is struck out, nothing else may be missing.
         self.known.keep_the_last();
         self.known.runs.push(Run {
             began: now(),
@@ -155,7 +155,7 @@ impl Journal {
         self.write()
     }
 
-    /// It was none: the host has not been touched.
+    /// It was no run: the host has not been touched.
     ///
     /// # Errors
     /// If that cannot be written down.

@@ -24,7 +24,7 @@ pub enum CallError {
          socket with --socket PATH)"
     )]
     NoDaemon(PathBuf),
-    /// One may not.
+    /// The caller may not ask it.
     #[error(
         "no permission to use {0}: it is for its owner and group (run this as root, or as a member \
          of the group)"
@@ -70,7 +70,7 @@ pub fn call<T: DeserializeOwned>(path: &Path, command: &Command) -> Result<T, Ca
     call_within(PATIENCE, path, command)
 }
 
-/// The same, with so much `patience` in all.
+/// The same, with this `patience` in all.
 ///
 /// # Errors
 /// [`CallError`].

@@ -17,7 +17,7 @@ const CHUNK: usize = 4096;
 /// How a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tongue {
-    /// As protocol.rs has it.
+    /// As in protocol.rs.
     Corun,
     /// As clients of scx_stats do.
     ScxStats,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Access for owner and group only: mode 0660.
 const UMASK: libc::mode_t = 0o117;
-/// The same of the directory that is made for it: 0750, as the service has it.
+/// The same for the directory that is made for it: 0750, as in the service.
 const DIRECTORY: u32 = 0o750;
 /// One above that is for others' sockets, too.
 const ABOVE: u32 = 0o755;

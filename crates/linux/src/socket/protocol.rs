@@ -37,7 +37,7 @@ pub enum Command {
 pub struct SetPolicy {
     /// Its name.
     pub name: String,
-    /// What is set of it, key by key, as `[policy.NAME]` in a scenario; the rest is as by default.
+    /// Its settings, key by key, as in `[policy.NAME]` of a scenario; the rest has its defaults.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
     /// The events by which vsmtio divides cycles; if absent, those that the daemon was started
@@ -54,7 +54,7 @@ pub struct EventsSaid {
     pub cycles: (u32, u64),
     /// Those in which a thread stalls.
     pub stalls: (u32, u64),
-    /// Cycles in which it stalls on misses, if these are told apart.
+    /// Cycles in which it stalls on misses, if these are distinguished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<(u32, u64)>,
 }
@@ -74,7 +74,7 @@ impl EventsSaid {
     /// The events.
     ///
     /// # Errors
-    /// The type of one that is none of cycles.
+    /// The type of an event that does not count cycles.
     pub(crate) fn events(self) -> Result<Events, u32> {
         let event = |(kind, config): (u32, u64)| match Event::is_kind(kind) {
             true => Ok(Event { kind, config }),
@@ -102,7 +102,7 @@ pub struct InForce {
     pub summary: String,
     /// Where it comes from.
     pub source: String,
-    /// What can be set of it, with the values in force.
+    /// What can be set for it, with the values in force.
     pub parameters: BTreeMap<String, String>,
     /// How long it has been in force, seconds.
     pub for_s: f64,

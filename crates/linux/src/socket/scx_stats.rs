@@ -270,7 +270,7 @@ impl Did {
     }
 }
 
-/// Nothing out of nothing is nothing.
+/// A share of nothing is 0.
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

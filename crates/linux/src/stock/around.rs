@@ -40,13 +40,13 @@ impl Around {
         self.is_part(asked, found) || *found == self.left_of(asked)
     }
 
-    /// The same of a mask with which it does not let the thread use all of its cpuset.
+    /// The same for a mask that does not let the thread use all of its cpuset.
     pub(crate) fn is_part(&self, asked: &PcpuSet, found: &PcpuSet) -> bool {
         // The first two where its cpuset is not known, or has just changed.
         *found == *asked || *found == asked.and(&self.online) || *found == asked.and(&self.all())
     }
 
-    /// What it may use by a mask that was asked for.
+    /// What it may use under a mask that was asked for.
     pub(crate) fn left_of(&self, asked: &PcpuSet) -> PcpuSet {
         let left = asked.and(&self.all());
         match left.is_empty() {
@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// As systemd's `AllowedCPUs=` has it for all VMs of a host.
+    /// As with systemd's `AllowedCPUs=` for all VMs of a host.
     #[test]
     fn who_may_use_all_of_its_cpuset_is_free() {
         let possible = preflight::possible().unwrap();

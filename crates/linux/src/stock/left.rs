@@ -41,14 +41,14 @@ pub struct Stuck {
 pub(crate) enum NotBack {
     /// A thread has kept something, which stays written down.
     Thread(Stuck),
-    /// All was, but it cannot be written down.
+    /// Everything was taken back, but that cannot be written down.
     File(io::Error),
 }
 
 /// What a daemon before has left.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// Of so many threads.
+    /// For how many threads.
     pub(crate) threads: usize,
     /// Why not all of that could be taken back: the first failure.
     pub(crate) stuck: Option<Stuck>,

@@ -120,7 +120,7 @@ pub enum StockError {
         /// Why.
         cause: io::Error,
     },
-    /// A thread keeps what was set of it.
+    /// A thread keeps what was set for it.
     #[error(
         "{stuck}; that is tried again by the next start or --restore, for which {path} still has it"
     )]
@@ -130,7 +130,7 @@ pub enum StockError {
         /// Which thread, and why.
         stuck: Stuck,
     },
-    /// As with sched_ext, such as that pCPUs came or went.
+    /// As with sched_ext, for example because pCPUs came or went.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -170,7 +170,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     daemon.serve(&asked, host)
 }
 
-/// Takes back what a daemon that was killed has left of threads. Returns what people should know.
+/// Takes back what a killed daemon has left set for threads. Returns what people should know.
 ///
 /// # Errors
 /// [`StockError::State`], such as that a daemon is at work, or why not all could be taken back.
@@ -198,7 +198,7 @@ fn not_back(state: &Path, why: NotBack) -> StockError {
     }
 }
 
-/// What the run comes to. How it ended goes before what could not be taken back after that.
+/// What the run comes to. How it ended takes precedence over what could not be taken back after that.
 fn settle(
     ended: Result<Cause, StockError>,
     back: Result<(), StockError>,
@@ -211,7 +211,7 @@ fn settle(
     back.map(|()| cause)
 }
 
-/// How the host is asked what all rests on.
+/// How to find out about the host what everything rests on.
 #[derive(Clone, Copy)]
 struct Host {
     /// The pCPUs that are online.

@@ -23,7 +23,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What can be set of a thread.
+/// What can be set for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// The pCPUs it may use.
@@ -259,10 +259,11 @@ impl State {
         Ok((state, left))
     }
 
-    /// Of these threads, as they were `found`, those that may use other pCPUs than was said last, with these: because
-    /// another process has set their masks, or because their cpusets have changed. From now on, masks of others are
-    /// the settings that they are given back. Nothing is written: until the next change is, the file says of such a
-    /// mask what it is not, and it would be left alone. `thorough`: it has just been looked which pCPUs are `online`.
+    /// Returns those of these threads, as they were `found`, that may use other pCPUs than last reported, with these
+    /// pCPUs: because another process has set their masks, or because their cpusets have changed. From now on, masks of
+    /// others are the settings that they are given back. Nothing is written: until the next change is, the file is
+    /// wrong about such a mask, so the mask would be left alone. `thorough`: it has just been checked which pCPUs are
+    /// `online`.
     pub(crate) fn heed(
         &mut self,
         mut found: BTreeMap<ThreadKey, PcpuSet>,
@@ -348,7 +349,7 @@ impl State {
         Ok(due)
     }
 
-    /// A thread that nothing was changed of yet; `None` if it has gone.
+    /// A thread for which nothing was changed yet; `None` if it has gone.
     fn first(&self, key: &ThreadKey, wanted: &Settings) -> Option<Changed> {
         let before = Settings {
             affinity: affinity::get(key.tid).ok()?,

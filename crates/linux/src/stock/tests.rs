@@ -81,7 +81,7 @@ fn vcpu(fake: &Fake) -> Vcpu {
     }
 }
 
-/// What the kernel says of it.
+/// What the kernel says about it.
 fn found(fake: &Fake) -> (PcpuSet, Nanos) {
     (
         corun_system::affinity::get(fake.tid).unwrap(),
@@ -283,7 +283,7 @@ fn host_with(online: fn() -> Option<PcpuSet>) -> Host {
     }
 }
 
-/// Under it masks bind and slices do nothing, which no policy reckons with.
+/// Under it masks bind and slices do nothing, which no policy expects.
 #[test]
 fn a_scheduler_that_comes_ends_a_run() {
     let host = || Host {
@@ -328,7 +328,7 @@ fn file_of(path: &Path, threads: &[(&Fake, state::Settings, state::Settings)]) {
     std::fs::write(path, serde_json::to_vec(&all).unwrap()).unwrap();
 }
 
-/// No pCPU is left of what a thread had: the kernel refuses that, of this thread only.
+/// No pCPU is left of what a thread had: the kernel refuses that, for this thread only.
 #[test]
 fn what_cannot_be_taken_back_keeps_nothing_else_and_stays_written_down() {
     let folder = tempfile::tempdir().unwrap();

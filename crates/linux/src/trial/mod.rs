@@ -28,10 +28,10 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 
-/// What runs beside each other.
+/// What runs side by side.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What is looked at: so many vCPUs of it, on as many pCPUs.
+    /// What is looked at: this many vCPUs of it, on as many pCPUs.
     pub subject: (Program, usize),
     /// What runs beside it, a vCPU each.
     pub others: Vec<Program>,
@@ -52,10 +52,10 @@ pub struct Outcome {
     pub time_per_work: f64,
     /// Lengths of all vCPUs' turns, ns.
     pub turns: Vec<Nanos>,
-    /// What the subject did in the last-level cache all the time, where this machine counts it; of threads.
+    /// What the subject did in the last-level cache all the time, where this machine counts it; for threads.
     pub llc: Option<LlcSeen>,
     /// What each of the subject's vCPUs did in each period in which it ran; pause-loop exits are those of the
-    /// whole VM. Of guests.
+    /// whole VM. For guests.
     pub periods: Vec<Vec<Signals>>,
 }
 
@@ -147,7 +147,7 @@ impl Trial {
     }
 }
 
-/// What programs may take without others having to give, bytes; `None` if the kernel does not tell.
+/// What programs may take without others having to give, bytes; `None` if the kernel does not say.
 fn free_memory() -> Option<u64> {
     let text = procfs::line(Path::new("/proc/meminfo"))?;
     let line = text

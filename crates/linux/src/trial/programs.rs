@@ -240,7 +240,7 @@ pub(super) fn iterations_per_us() -> u64 {
     (TRIED * US / best).max(1)
 }
 
-/// A stream of chance (Marsaglia's xorshift64*).
+/// A source of random numbers (Marsaglia's xorshift64*).
 pub(super) struct Chance(u64);
 
 impl Chance {

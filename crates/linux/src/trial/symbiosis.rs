@@ -39,7 +39,7 @@ const LINE: u64 = 64;
 const STRIDE: usize = 8;
 
 impl Program {
-    /// What differs most on a machine with these caches, bytes.
+    /// The programs that differ most on a machine with these caches, bytes.
     pub fn all(l2: u64, llc: u64) -> [Self; 7] {
         [
             Self::Add,
@@ -160,7 +160,7 @@ pub struct Done {
 /// Why nothing can be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCore {
-    /// The kernel does not tell of pCPUs.
+    /// The kernel does not report pCPUs.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
     /// There is nothing to find out.
@@ -178,7 +178,7 @@ pub enum NoCore {
         /// Why it is not.
         why: io::Error,
     },
-    /// Misses are not told from other stalls.
+    /// Misses are not distinguished from other stalls.
     #[error(
         "on this machine no event is known that tells stalls on misses from others: coefficients cannot be found"
     )]
@@ -239,7 +239,7 @@ impl Core {
         Ok(done)
     }
 
-    /// What two do beside each other.
+    /// What two do side by side.
     ///
     /// # Errors
     /// If one cannot be bound to its pCPU, or counted.

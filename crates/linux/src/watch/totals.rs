@@ -16,16 +16,16 @@ use corun_model::time::seconds;
 use corun_system::procfs::Counted;
 use std::collections::BTreeMap;
 
-/// Of all VMs that live.
+/// Totals of all VMs that live.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// By process and its start.
     vms: BTreeMap<(u32, u64), VmTotals>,
-    /// How long the daemon was in charge when one looked last, s.
+    /// How long the daemon was in charge at the last look, s.
     in_charge_s: f64,
 }
 
-/// Of a VM.
+/// Totals of a VM.
 #[derive(Clone, Debug, Default)]
 struct VmTotals {
     /// Time on pCPUs of its threads that are no vCPUs, by what they are for.

@@ -50,7 +50,7 @@ mod tests {
         // `mov [0x200000], eax; jmp` back to it: the end.
         let end = [0x89, 0x04, 0x25, 0, 0, 0x20, 0, 0xeb, 0xf7];
         assert!(code.ends_with(&end), "{:x?}", &code[code.len() - 12..]);
-        // `pause`, which processors look for.
+        // `pause`, which processors recognise.
         let spin = entry(&Job::Spin { rounds: vec![1] });
         assert!(code[spin..].windows(2).any(|bytes| bytes == [0xf3, 0x90]));
     }

@@ -4,10 +4,10 @@
 //! ```text
 //! 0          tables of the processor, code, shared page, page tables   (user pages, all of it)
 //! 0x1_0000   a page for each vCPU: its block, and at the end its stack
-//! 0x4_0000   the table of chance, the same for all vCPUs
+//! 0x4_0000   the table of random numbers, the same for all vCPUs
 //! 0x8_0000   for each vCPU, the lengths of its turns
 //! 0x20_0000  no memory: the device
-//! 4 GiB      the list, above everything that PCs have below
+//! 4 GiB      the list, above everything that PCs have below that
 //! ```
 
 use super::{Guest, Job, code};
@@ -20,7 +20,7 @@ use crate::memory::{GuestMemory, LARGE_PAGE};
 pub const MOST_VCPUS: usize = 16;
 /// The most lengths of turns that fit, for each vCPU.
 pub const MOST_TURNS: usize = 8192;
-/// Numbers in the table of chance: so many, or one.
+/// Numbers in the table of random numbers: this many, or one.
 pub const TABLE: usize = 4096;
 /// The most bytes of a list.
 pub const MOST_LIST: u64 = (HIGHEST_TABLE - LIST_TABLES) as u64 / 8 * LARGE_PAGE as u64;
@@ -37,12 +37,12 @@ const LIST: u64 = 4 << 30;
 const LIST_TABLES: usize = PAGE_TABLES + 3 * PAGE;
 const HIGHEST_TABLE: usize = BLOCKS;
 
-/// The address of what vCPU `index` says and is told.
+/// The address of what vCPU `index` reports and is given.
 pub(super) fn block(index: usize) -> usize {
     BLOCKS + index * PAGE
 }
 
-/// Where lengths of its turns are.
+/// Where the lengths of its turns are.
 pub(super) fn turns(index: usize) -> usize {
     TURNS + index * MOST_TURNS * 8
 }
@@ -53,7 +53,7 @@ pub(super) const STOP: usize = SHARED + 128;
 /// The whole machine.
 ///
 /// # Panics
-/// If it has too many vCPUs, too long a list, or a table of another length: the caller's mistake.
+/// If it has too many vCPUs, too long a list, or a table of the wrong length: the caller's mistake.
 pub(super) fn setup(guest: &Guest) -> Result<Setup, MachineError> {
     assert!(guest.vcpus <= MOST_VCPUS);
     let list = match &guest.job {
@@ -90,10 +90,10 @@ pub(super) fn setup(guest: &Guest) -> Result<Setup, MachineError> {
     Ok(Setup { memory, vcpus })
 }
 
-/// What a vCPU is told, from offset 32 of its block.
+/// What a vCPU is given, from offset 32 of its block.
 fn told(guest: &Guest, index: usize) -> [u64; 9] {
     let table = guest.job.table().len();
-    // Each begins elsewhere in the same table.
+    // Each vCPU begins elsewhere in the same table.
     let from = table / guest.vcpus.max(1) * index % table;
     [
         guest.gap,
@@ -108,7 +108,7 @@ fn told(guest: &Guest, index: usize) -> [u64; 9] {
     ]
 }
 
-/// The list: each line has the address of the one that is next.
+/// The list: each line has the address of the next one.
 fn linked(next: &[u32], bytes: u64) -> Result<GuestMemory, MachineError> {
     let mut memory = GuestMemory::new(bytes as usize)?;
     for (line, next) in next.iter().enumerate() {

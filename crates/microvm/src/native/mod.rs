@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Calibration's programs as guests: what `corun calibrate --here` measures (AQL_Sched, EuroSys 2016, §3.4).
 //!
-//! Problem: which slice suits a program shows only at full speed; and some hosts run only what is in ring 3 at
-//! that speed (KVM without the processor's help emulates the rest).
-//! How: the programs need no kernel. They begin in ring 3 (or in 0), have no interrupts, read the time-stamp
-//! counter and take what chance there is from tables. What they send to devices is a store to an address
-//! without memory, which leaves the guest from any ring and is counted (`kvm_mmio`).
+//! Problem: which slice suits a program shows only at full speed; and some hosts run only code in ring 3 at that speed
+//! (KVM without the processor's help emulates the rest).
+//! How: the programs need no kernel. They begin in ring 3 (or in 0), have no interrupts, read the time-stamp counter
+//! and take their random numbers from tables. What they send to devices is a store to an address without memory, which
+//! leaves the guest from any ring and is counted (`kvm_mmio`).
 
 mod code;
 mod image;
@@ -20,22 +20,23 @@ use std::time::Duration;
 /// What all vCPUs of a guest do.
 #[derive(Clone, Debug)]
 pub enum Job {
-    /// Run a loop of so many rounds over and over.
+    /// Run a loop of this many rounds over and over.
     Measure {
         /// Rounds.
         rounds: u64,
     },
     /// Walk a linked list.
     List {
-        /// Which line is next, for each; at most [`MOST_LIST`] bytes of [`LINE`].
+        /// For each line, which one is next; at most [`MOST_LIST`] bytes of [`LINE`].
         next: Vec<u32>,
     },
-    /// Serve pages that are due so many ticks after each other, one number or [`TABLE`] of them, and compute between.
+    /// Serve pages that are due this many ticks after each other, one number or [`TABLE`] of them, and compute in
+    /// between.
     Pages {
         /// Ticks.
         gaps: Vec<u64>,
     },
-    /// Compute so many rounds, one number or [`TABLE`] of them, then 1 us under a ticket lock of all vCPUs.
+    /// Compute this many rounds, one number or [`TABLE`] of them, then 1 us under a ticket lock of all vCPUs.
     Spin {
         /// Rounds, 1 at least.
         rounds: Vec<u64>,
@@ -78,13 +79,13 @@ pub struct Guest {
 /// What a vCPU has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Hops, pages, or rounds of lock and measuring.
+    /// Hops, pages, or rounds of locking or of measuring.
     pub work: u64,
-    /// Ticks that pages were waited for; of a measuring guest the fewest that its loop took.
+    /// Ticks that pages were waited for; for a measuring guest, the fewest that its loop took.
     pub ticks: u64,
     /// Turns that are over.
     pub turns: usize,
-    /// When it looked at the clock last, ticks; 0 if it never did.
+    /// When it last looked at the clock, ticks; 0 if it never did.
     pub last: u64,
 }
 
@@ -101,7 +102,7 @@ impl Guest {
     /// [`MachineError`].
     ///
     /// # Panics
-    /// If it is larger than said.
+    /// If it is larger than allowed.
     pub fn start(
         &self,
         prepare: impl Fn(usize) -> io::Result<()> + Send + Sync + 'static,
@@ -123,7 +124,7 @@ impl Running {
     /// What a vCPU has done so far.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If there is no vCPU of this number.
     pub fn look(&self, vcpu: usize) -> Seen {
         assert!(vcpu < self.vcpus);
         let at = image::block(vcpu);
@@ -159,7 +160,7 @@ impl Running {
         self.machine.check()
     }
 
-    /// Stops all vCPUs, and waits until they have: 5 s each, since others may have their pCPUs.
+    /// Stops all vCPUs, and waits until they have stopped: 5 s each, since others may have their pCPUs.
     ///
     /// # Errors
     /// [`MachineError`], if one ended before or does not end.

@@ -4,31 +4,31 @@
 # well as in ring 0. They are assembled as data of the VMM (never executed by it) and copied into the guest's
 # memory, so they may use relative jumps only.
 #
-# On entry:  rsi  this vCPU's block, see image.rs. What it says:
+# On entry:  rsi  this vCPU's block, see image.rs. It holds what the vCPU reports:
 #                 [rsi] work done  [rsi+8] ticks that requests waited, or the fewest a measured loop took
-#                 [rsi+16] turns that are over  [rsi+24] when it looked at the clock last
-#                 what it is told:
+#                 [rsi+16] turns that are over  [rsi+24] when it last looked at the clock
+#                 and what it is given:
 #                 [rsi+32] a longer jump of the clock ends a turn  [rsi+40] rounds of a loop in a microsecond
 #                 [rsi+48] the first element of the list  [rsi+56] table  [rsi+64] its length in bytes, less one
 #                 [rsi+72] where in it to begin  [rsi+80] where lengths of turns go  [rsi+88] how many fit
 #                 [rsi+96] hops, or rounds, between two looks at the clock
 #            rdi  the page all vCPUs share: [rdi] next ticket  [rdi+64] ticket served  [rdi+128] stop
 #            rsp  this vCPU's stack
-# Kept:      r13  when this turn began  r14 when it looked last  r9 place in the table
+# Kept:      r13  when this turn began  r14 when it last looked  r9 place in the table
 
     .pushsection .rodata.corun_native, "a"
 
     .set END, 0x200000
     .set DEVICE, 0x200008
 
-    # Computes without touching memory: so many rounds.
+    # Computes without touching memory: this many rounds.
     .macro rounds count
         mov rcx, \count
 7:      dec rcx
         jnz 7b
     .endm
 
-    # Computes so many microseconds.
+    # Computes this many microseconds.
     .macro spend_us count
         mov rcx, [rsi + 40]
         imul rcx, rcx, \count
@@ -68,7 +68,7 @@
 
 corun_native_begin:
 
-# How fast is it? The fewest ticks that a loop takes, of all tries.
+# Measures its speed: the fewest ticks that a loop takes, of all tries.
 corun_native_measure:
         begin
         mov qword ptr [rsi + 8], -1

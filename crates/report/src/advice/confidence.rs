@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How far to trust what-ifs of a recording: as far as the replay under the host's own scheduler matches
-//! it, and no further than the recording itself can be trusted. The limits are choices.
+//! How far to trust what-ifs on a recording: as far as the replay under the host's own scheduler matches it, and no
+//! further than the recording itself can be trusted. The limits are choices.
 
 use super::{Confidence, Level};
 use crate::format::{amount, percent};
@@ -11,11 +11,11 @@ use crate::results::ReplayCheck;
 const HIGH: (f64, f64) = (0.05, 0.15);
 const MEDIUM: (f64, f64) = (0.15, 0.30);
 
-/// Shorter recordings, s, are not trusted: guests' timers, balancing and the policies' own periods come to
-/// a second, and nothing that happens once can be told from what happens always.
+/// Shorter recordings, s, are not trusted: guests' timers, balancing and the policies' own periods come to a second,
+/// and what happens once cannot be distinguished from what happens always.
 const SHORT: f64 = 1.0;
 
-/// What of a recording there is.
+/// How complete a recording is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Basis {
     /// Its length, s.
@@ -24,7 +24,7 @@ pub struct Basis {
     pub gaps: Vec<String>,
 }
 
-/// How far to trust what-ifs of a recording whose replay fits so well.
+/// How far to trust what-ifs on a recording whose replay fits this well.
 pub fn confidence(replay: &ReplayCheck, basis: &Basis) -> Confidence {
     let (mut level, why) = fit(replay);
     let mut because = vec![why];
@@ -51,7 +51,7 @@ pub fn confidence(replay: &ReplayCheck, basis: &Basis) -> Confidence {
     Confidence { level, because }
 }
 
-/// By the replay's errors alone.
+/// Judges by the replay's errors alone.
 fn fit(replay: &ReplayCheck) -> (Level, String) {
     let errors = (
         replay.ready_error.unwrap_or(0.0),

@@ -7,16 +7,16 @@ use super::{
 };
 use crate::results::{ReplayCheck, Run, VmResult};
 
-/// Differences below half a point of ready time are none, however exact the replays.
+/// Differences below half a point of ready time do not count, however exact the replays.
 const LEAST_DIFFERENCE: f64 = 0.005;
 
-/// A VM does not get less done if it loses no more of its work than this, however exact the replays.
+/// A VM does not count as getting less done if it loses no more of its work than this, however exact the replays.
 const LEAST_WORK_LOST: f64 = 0.02;
 
 /// Waits of a VM multiply if their 99th percentile is more than this many times as long …
 const WAITS_MULTIPLY: f64 = 2.0;
 
-/// … and longer by so many microseconds: twice of next to nothing is still next to nothing.
+/// … and longer by this many microseconds: twice of next to nothing is still next to nothing.
 const LEAST_LONGER_WAIT: f64 = 1000.0;
 
 /// A policy that loses more fairness than this is not recommended, however little vCPUs wait under it.
@@ -27,15 +27,15 @@ const MOST_FAIRNESS_LOST: f64 = 0.05;
 pub struct Tried {
     /// The recording's name.
     pub recording: String,
-    /// What of the recording there is.
+    /// How complete the recording is.
     pub basis: Basis,
-    /// The replay under the own scheduler beside the recording.
+    /// The replay under the own scheduler, compared with the recording.
     pub replay: ReplayCheck,
     /// Policies with all their replays; the first is the host's own scheduler.
     pub policies: Vec<(String, Vec<Replayed>)>,
-    /// Policies of which replays would say nothing.
+    /// Policies about which replays would say nothing.
     pub left_out: Vec<LeftOut>,
-    /// How far a policy goes beyond fair order; of equals, that is recommended which goes least far.
+    /// How far a policy goes beyond fair order; among equals, the one that goes least far is recommended.
     pub reach: fn(&str) -> u32,
     /// The other extreme of what vCPUs may have done while they ran, if it was tried.
     pub spinning: Option<Spun>,
@@ -43,23 +43,23 @@ pub struct Tried {
     pub overcommit: Vec<Overcommit>,
 }
 
-/// A replay, and what it assumes.
+/// A replay and its assumption.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// VMs go on as before when their recorded demand is used up; otherwise they have nothing more to do.
+    /// Do VMs go on as before when their recorded demand is used up?; otherwise they have nothing more to do.
     pub goes_on: bool,
     /// What it showed.
     pub run: Run,
 }
 
-/// Replays that take all that can have been spinning for spinning, which none of comes again.
+/// Replays that take all that can have been spinning for spinning, none of which occurs again.
 #[derive(Clone, Debug)]
 pub struct Spun {
-    /// Its share of the vCPUs' CPU time, 0–1.
+    /// The share of spinning in the vCPUs' CPU time, 0–1.
     pub share: f64,
     /// Under the host's own scheduler.
     pub own: Run,
-    /// Under the policy beside it, see [`Advice::rival`].
+    /// Under the policy compared with it, see [`Advice::rival`].
     pub best: Run,
 }
 
@@ -73,12 +73,12 @@ pub(super) struct Errors {
 /// The policy to try.
 pub(super) struct Choice<'a> {
     pub policy: &'a PolicyAdvice,
-    /// Those that are as good, within the error.
+    /// Those that are equally good, within the error.
     pub as_good: Vec<&'a PolicyAdvice>,
 }
 
-/// Of the policies that may be recommended, and are no different from the best of them within the error,
-/// the one that goes least far; if several go as far, that with the least ready time.
+/// Considers the policies that may be recommended and differ from the best of them by no more than the error, and
+/// chooses the one that goes least far; if several go equally far, the one with the least ready time.
 fn choose<'a>(
     policies: &'a [PolicyAdvice],
     own: Option<&PolicyAdvice>,
@@ -186,14 +186,14 @@ fn work(run: &Run) -> f64 {
     run.vms.iter().map(vm_work).sum()
 }
 
-/// Of the time of all vCPUs.
+/// The share of the time of all vCPUs.
 pub(super) fn ready_share(run: &Run) -> f64 {
     let vcpus: f64 = run.vms.iter().map(|vm| f64::from(vm.vcpus)).sum();
     let ready = |vm: &VmResult| vm.ready_share * f64::from(vm.vcpus);
     run.vms.iter().map(ready).sum::<f64>() / vcpus.max(1.0)
 }
 
-/// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness", 1984, over those that wanted anything.
+/// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness", 1984, over the VMs that wanted anything.
 fn fairness(run: &Run) -> f64 {
     let wanted = |vm: &&VmResult| vm.run_share + vm.ready_share > 0.0;
     let got = |vm: &VmResult| vm.run_share / (vm.run_share + vm.ready_share);
@@ -247,13 +247,13 @@ pub(super) fn verdict(ready: Range, own: Range, error: f64) -> Verdict {
     }
 }
 
-/// Does it treat VMs about as alike as the host's own scheduler?
+/// Does it treat VMs about as alike as the host's own scheduler does?
 pub(super) fn fair_enough(policy: &PolicyAdvice, own: Option<&PolicyAdvice>) -> bool {
     let lost = |own: &PolicyAdvice| own.fairness.median - policy.fairness.median;
     own.is_none_or(|own| lost(own) <= MOST_FAIRNESS_LOST)
 }
 
-/// What two ready shares must differ by.
+/// By how much two ready shares must differ.
 pub(super) fn margin(ready: Range, own: Range, error: f64) -> f64 {
     let noise = ready.half().max(own.half()).max(error * own.median);
     noise.max(LEAST_DIFFERENCE)
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn what_makes_a_vm_get_less_done_is_not_recommended() {
         let own = [run(&[(0.5, 0.5), (0.5, 0.4)])];
-        // All wait less, and the second gets a twentieth less done.
+        // All VMs wait less, and the second gets a twentieth less done.
         let other = [run(&[(0.6, 0.4), (0.475, 0.35)])];
         let found = tried(&own, &other, 0.02);
         let policy = &found.policies[0];
@@ -396,7 +396,7 @@ mod tests {
         let words = found.summary.join("\n");
         let said = "vm1 would get less done: 0.950 instead of 1.00 s/s";
         assert!(words.contains(said), "{words}");
-        // Within a fiftieth, and within the replays' own error, it is no loss.
+        // A loss within a fiftieth, or within the replays' own error, does not count.
         let little = [run(&[(0.6, 0.4), (0.492, 0.35)])];
         assert!(tried(&own, &little, 0.02).recommended.is_some());
         assert_eq!(work_verdict(just(0.475), just(0.5), 0.06), Verdict::Same);
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(found.recommended.as_deref(), Some("fair"));
         assert_eq!(found.policies[0].policy, "balance");
         assert!(found.summary[1].contains("balance"), "{:?}", found.summary);
-        // One that is worse is no equal, however little it does.
+        // A policy that is worse is no equal, however little it does.
         three.policies[2].1 = replays(&[run(&[(0.5, 0.4)])]);
         assert_eq!(advice(three).recommended.as_deref(), Some("balance"));
     }

@@ -4,11 +4,11 @@
 //! Problem: a table of numbers under a dozen policies is no answer to "what should I switch on?", and
 //! a difference smaller than the replay's own error is none at all.
 //! How: policies are ranked by the ready time of all vCPUs (steal, %RDY), which is what they decide
-//! about. Each figure comes from several replays that differ in what the recording cannot tell (who
-//! would have been ahead of whom; what follows the recorded demand), so it has a range. Two policies
-//! differ if their medians do by more than half of either range, by more than the replay's error in
-//! ready time, and by half a point. Less waiting on the whole can be a VM's loss: a policy under which one
-//! gets less done, or waits several times as long, is not recommended.
+//! about. Each figure comes from several replays that differ in what the recording cannot show (who would have been
+//! ahead of whom; what follows the recorded demand), so it has a range. Two policies differ if their medians do by more
+//! than half of either range, by more than the replay's error in ready time, and by half a point. Less waiting on the
+//! whole can be a VM's loss: a policy under which one gets less done, or waits several times as long, is not
+//! recommended.
 
 mod confidence;
 mod judge;
@@ -277,7 +277,7 @@ pub struct VmAdvice {
     pub ready_wait_p99_us: Range,
 }
 
-/// Of advice by versions that did not judge work.
+/// For advice by versions that did not judge work.
 fn same() -> Verdict {
     Verdict::Same
 }
@@ -328,7 +328,7 @@ impl Overcommit {
 }
 
 impl Advice {
-    /// What to say of a policy's waiting beside the host's own scheduler, and of who would pay for it.
+    /// What to say about a policy's waiting compared with the host's own scheduler, and about who would pay for it.
     pub(crate) fn said(&self, policy: &PolicyAdvice) -> &'static str {
         match policy.verdict {
             Verdict::Own => "host's own",
@@ -353,8 +353,8 @@ impl Advice {
         self.policies.iter().find(own)
     }
 
-    /// What the own scheduler is set beside: the recommended policy; if none is, that with the least
-    /// ready time.
+    /// What the own scheduler is compared with: the recommended policy; if there is none, the one with the least ready
+    /// time.
     pub fn rival(&self) -> Option<&PolicyAdvice> {
         let others = || {
             let other = |policy: &&PolicyAdvice| policy.verdict != Verdict::Own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a recording does not tell, as questions with two extreme answers, and what hangs on them: the
-//! ready time under the host's own scheduler and under the policy set beside it.
+//! What a recording does not show, as questions with two extreme answers, and what depends on them: the ready time
+//! under the host's own scheduler and under the policy compared with it.
 
 use super::judge::ready_share;
 use super::{Advice, Answer, Open, PolicyReady, Range, Replayed, Spun};
@@ -94,7 +94,7 @@ fn under(policy: &str, ready_share: Range) -> PolicyReady {
     }
 }
 
-/// Does the recommendation hang on any of it?
+/// Does the recommendation depend on any of it?
 pub(super) fn words(advice: &Advice) -> Option<String> {
     let (own, best) = (advice.own()?, advice.recommended.as_ref()?);
     let median = |answer: &Answer, name: &str| {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Places of policies among each other: for the host by ready time, work and fairness, and for each VM.
+//! Ranks of policies: for the host by ready time, work and fairness, and for each VM.
 
 use super::{PolicyAdvice, Ranks, Verdict, VmAdvice, VmRanking};
 
-/// Gives each policy its places.
+/// Gives each policy its ranks.
 pub(super) fn among(policies: &mut [PolicyAdvice]) {
     let places = |better: fn(&PolicyAdvice) -> f64| -> Vec<u32> {
         let values: Vec<f64> = policies.iter().map(better).collect();
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(vms[0].by_ready, ["jupiter", "eevdf", "balance"]);
         assert_eq!(vms[0].by_work, ["eevdf", "jupiter", "balance"]);
         assert!(vms[0].gains);
-        // A gain within the error is none.
+        // A gain within the error does not count.
         all[2].vms[0].verdict = Verdict::Same;
         assert!(!super::vms(&all)[0].gains);
     }

@@ -150,7 +150,7 @@ fn ends(range: &Range) -> String {
     format!("({:.1}–{:.1})", range.least * 100.0, range.most * 100.0)
 }
 
-/// The host's own scheduler, what it is set beside, and the best others, as many as there is room for.
+/// The host's own scheduler, the policy compared with it, and the best others, as many as there is room for.
 fn shown(advice: &Advice, width: u16) -> Vec<&PolicyAdvice> {
     let most = if width < NARROW { 1 } else { 2 };
     let rival = advice.rival().map(|rival| rival.policy.as_str());
@@ -162,7 +162,7 @@ fn shown(advice: &Advice, width: u16) -> Vec<&PolicyAdvice> {
     advice.own().into_iter().chain(others).collect()
 }
 
-/// VM by VM, what `cell` says of each under a policy.
+/// VM by VM, the text of `cell` under each policy.
 fn vms(advice: &Advice, width: u16, cell: impl Fn(&VmAdvice) -> String) -> String {
     let shown = shown(advice, width);
     let mut header = vec!["", "vCPUs"];

@@ -6,7 +6,7 @@ use super::{LeftOut, Overcommit, PolicyAdvice, Verdict, VmAdvice};
 use crate::format::{amount, micros, percent};
 use crate::results::round;
 
-/// Policies passed over of which the summary says why; of others the tables do.
+/// For how many policies passed over the summary says why; for others the tables do.
 const PASSED_OVER: usize = 2;
 
 /// Which policy to try, what it would bring, and which VMs would pay for it.
@@ -51,7 +51,7 @@ pub(super) fn host(
     words
 }
 
-/// What a policy costs a VM, beside the host's own scheduler: work, and longer waits.
+/// What a policy costs a VM, compared with the host's own scheduler: work, and longer waits.
 pub(super) fn costs(vm: &VmAdvice, own: &VmAdvice) -> Vec<String> {
     let less = (vm.work_verdict == Verdict::Worse).then(|| {
         format!(
@@ -72,7 +72,7 @@ pub(super) fn costs(vm: &VmAdvice, own: &VmAdvice) -> Vec<String> {
     [less, longer].into_iter().flatten().collect()
 }
 
-/// The policies under which vCPUs would wait less than `ready`, but some VMs lose, a sentence each.
+/// The policies under which vCPUs would wait less than `ready`, but some VMs lose; a sentence each.
 fn passed_over(policies: &[PolicyAdvice], own: &PolicyAdvice, ready: f64) -> Vec<String> {
     let passed = |policy: &&PolicyAdvice| {
         policy.verdict == Verdict::Better
@@ -120,7 +120,7 @@ fn gain(best: &PolicyAdvice, own: &PolicyAdvice, error: f64) -> String {
     )
 }
 
-/// The policies that are as good as the recommended one; `None` if there are none.
+/// The policies that are equally good as the recommended one; `None` if there are none.
 fn as_good(choice: &Choice<'_>) -> Option<String> {
     let names: Vec<&str> = choice.as_good.iter().map(|it| it.policy.as_str()).collect();
     (!names.is_empty()).then(|| {
@@ -147,7 +147,7 @@ fn losers(best: &PolicyAdvice, own: &PolicyAdvice) -> Vec<String> {
     best.vms.iter().filter(loses).map(told).collect()
 }
 
-/// The other extreme of what vCPUs did.
+/// The other extreme of what vCPUs may have done.
 pub(super) fn spinning(spun: &Spun) -> String {
     format!(
         "That counts all CPU time as work. At most {} of the vCPUs' CPU time can have been spinning for a sibling that \
@@ -161,7 +161,7 @@ pub(super) fn spinning(spun: &Spun) -> String {
     )
 }
 
-/// How many more VMs.
+/// How many more VMs fit.
 pub(super) fn overcommit(overcommit: &Overcommit) -> String {
     let target = percent(overcommit.target);
     let policy = &overcommit.policy;

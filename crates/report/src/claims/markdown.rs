@@ -17,7 +17,7 @@ The worst value of a claim counts. Ours: median over the seeds (mean where a not
 range. How claims are read off experiments: [reproduce.md](reproduce.md).
 ";
 
-/// How notes of claims begin that were not checked because something is missing.
+/// The beginning of notes of claims that were not checked because something is missing.
 const NOT_YET: &str = "not implemented yet: ";
 
 /// The page.
@@ -80,7 +80,7 @@ fn rows(claim: &Claim) -> String {
     out
 }
 
-/// Claims that were not checked, by the reason.
+/// Claims that were not checked, by reason.
 fn out_of_scope<'a>(title: &str, claims: impl Iterator<Item = &'a &'a Claim>) -> String {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for claim in claims {

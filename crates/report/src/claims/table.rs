@@ -5,7 +5,7 @@ use super::{Claim, Figure, Judged, Scoreboard, Status};
 use crate::layout::{lines, right, ruled, sentence, text_width, unbroken};
 use comfy_table::{Cell, Table};
 
-/// Where claims that were not checked are wanted, too, `all` says so.
+/// The tables; `all`: claims that were not checked are wanted, too.
 pub fn text(board: &Scoreboard, width: u16, all: bool) -> String {
     let mut out = String::new();
     for system in board.systems() {
@@ -56,7 +56,7 @@ fn table(claims: &[&Claim], width: u16) -> Table {
             values => {
                 let truth = truth(claim);
                 table.add_row(cells(&claim.id, &setting, "", &truth, verdict));
-                // Of conditions, those that do not hold are what one wants to see.
+                // Among conditions, the ones of interest are those that do not hold.
                 let told = |value: &&Judged| value.says.is_none() || value.verdict.rank() < 2;
                 for value in values.iter().filter(told) {
                     let name = format!("· {}", value.name);
@@ -66,14 +66,14 @@ fn table(claims: &[&Claim], width: u16) -> Table {
             }
         }
     }
-    // Names of claims are to be copied; verdicts and numbers to be read at a glance.
+    // Names of claims are there to be copied, verdicts and numbers to be read at a glance.
     let longest = claims.iter().map(|claim| claim.id.chars().count()).max();
     unbroken(&mut table, 0, longest.unwrap_or(0), width);
     unbroken(&mut table, 4, "out-of-scope".len(), width);
     table
 }
 
-/// How often everything that must be true is.
+/// How often everything that must be true is true.
 fn truth(claim: &Claim) -> String {
     match &claim.ours {
         Some(Figure::Text(text)) => text.clone(),
@@ -81,7 +81,7 @@ fn truth(claim: &Claim) -> String {
     }
 }
 
-/// A value's own verdict, where it is another than its claim's.
+/// A value's own verdict, where it differs from its claim's.
 fn small(claim: &Claim, value: &Judged) -> &'static str {
     match value.verdict == claim.verdict {
         true => "",

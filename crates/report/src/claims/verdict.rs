@@ -92,7 +92,7 @@ impl Verdict {
     }
 }
 
-/// What a number means, and so how a result is set beside it.
+/// What a number means, and so how a result is compared with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Meaning {
     /// The number is the effect.
@@ -137,8 +137,8 @@ impl Meaning {
     }
 }
 
-/// The verdict on a number that was measured; `ordered` if the order that the check states is ours,
-/// too. What was not measured (no number) is missed.
+/// The verdict on a number that was measured; `ordered` if our order, too, is the one that the check states. What was
+/// not measured (no number) is missed.
 pub fn quantitative(meaning: Meaning, paper: f64, ours: f64, ordered: bool) -> Verdict {
     let (paper, ours) = (meaning.effect(paper), meaning.effect(ours));
     if !paper.is_finite() || !ours.is_finite() {
@@ -170,8 +170,8 @@ pub fn exact(paper: f64, ours: f64) -> Verdict {
     }
 }
 
-/// The verdict on what is true or not, seed by seed; `reached` is the one if it is: what is exact, with every
-/// seed.
+/// The verdict on what is true or not, seed by seed. `reached` is the verdict if it is true; for exact claims, that
+/// takes every seed.
 pub fn over_seeds(truths: &[bool], reached: Verdict) -> Verdict {
     let so = truths.iter().filter(|truth| **truth).count();
     let enough = match reached {

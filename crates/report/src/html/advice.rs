@@ -12,7 +12,7 @@ use crate::replay;
 use crate::results::{Comparison, Run};
 use askama::Template;
 
-/// Policies shown VM by VM, the host's own scheduler among them: as many as lines can be told apart.
+/// Policies shown VM by VM, the host's own scheduler among them: no more lines could be distinguished.
 const SHOWN: usize = 5;
 /// VMs shown; `--json` has all.
 const VMS_SHOWN: usize = 32;
@@ -71,7 +71,7 @@ struct VmRow<'a> {
     name: &'a str,
     vcpus: u32,
     cells: Vec<VmCell>,
-    /// Under which policy it waits least, if that is a difference, and gets most done.
+    /// Under which policy it waits least, if that makes a difference, and under which it gets most done.
     least: &'a str,
     most: &'a str,
 }
@@ -80,18 +80,18 @@ struct VmRow<'a> {
 struct VmCell {
     /// Its ready time, median.
     ready: String,
-    /// The range, and what that is beside the host's own scheduler.
+    /// The range, and how it compares with the host's own scheduler.
     range: String,
-    /// 99th percentile of its waits, and whether that is several times as long.
+    /// 99th percentile of its waits, and whether they are several times as long.
     wait: String,
-    /// Its work, and what that is beside the host's own scheduler; the range.
+    /// Its work, and how that compares with the host's own scheduler; the range.
     work: String,
     work_range: String,
 }
 
-/// How many more VMs.
+/// How many more VMs fit.
 struct Growth<'a> {
-    /// Of what VMs copies are added.
+    /// The VMs of which copies are added.
     copied: String,
     target: String,
     policies: Vec<&'a str>,
@@ -99,7 +99,7 @@ struct Growth<'a> {
 }
 
 struct GrowthRow<'a> {
-    /// So many VMs were added, this one last.
+    /// How many VMs were added; this one is the last.
     more: usize,
     added: &'a str,
     ratio: String,
@@ -113,7 +113,7 @@ struct OpenTable<'a> {
     rows: Vec<(&'a str, Vec<String>)>,
 }
 
-/// The page; `replays` are those that the advice is made of, policy by policy.
+/// The page; `replays` are those that the advice is based on, policy by policy.
 ///
 /// # Errors
 /// If the template fails, which would be a defect of this crate.
@@ -153,7 +153,7 @@ pub fn page(
     Ok(bound(&page.render()?))
 }
 
-/// The host's own scheduler, what it is set beside, and the best of the others, in the ranking's order.
+/// The host's own scheduler, the policy compared with it, and the best of the others, in the ranking's order.
 fn shown(advice: &Advice) -> Vec<&PolicyAdvice> {
     let first: Vec<_> = [advice.own(), advice.rival()]
         .into_iter()

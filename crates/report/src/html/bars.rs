@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Bars: SVG without text, so that they stretch with the page and labels keep their size. They need no
-//! script, and what they say is text beside them: they print, and are read aloud.
+//! Bars: SVG without text, so that they stretch with the page and labels keep their size. They need no script, and what
+//! they say is also text beside them: they print, and are read aloud.
 
 use crate::advice::Range;
 use crate::format::{amount, micros, percent, ratio};
@@ -27,14 +27,14 @@ pub(super) struct Figure {
     pub(super) groups: Vec<Group>,
 }
 
-/// One bar: parts of 100, each with its class and what it says when pointed at.
+/// One bar: parts of 100, each with its class and the text shown when pointed at.
 pub(super) struct Bar {
     pub(super) label: String,
     pub(super) value: String,
     pub(super) parts: Vec<Part>,
     /// The least and the most of the seeds, of 100; one seed has no spread.
     pub(super) spread: Option<(f64, f64)>,
-    /// Each seed's, of 100.
+    /// Each seed's value, of 100.
     pub(super) seeds: Vec<f64>,
     pub(super) reference: bool,
 }
@@ -191,7 +191,7 @@ fn clients(policies: &[&str], runs: Runs<'_, '_>) -> Vec<Group> {
         .collect()
 }
 
-/// Is there anything to be seen?
+/// Is there anything to see?
 fn is_told(group: &Group) -> bool {
     group.bars.iter().any(|bar| !bar.parts.is_empty())
 }
@@ -279,7 +279,7 @@ pub(super) fn ranges<'a>(
     list.iter().map(bar).collect()
 }
 
-/// A policy under which there was nothing to measure.
+/// The bar of a policy under which there was nothing to measure.
 fn nothing(policy: &str, reference: bool) -> Bar {
     Bar {
         label: policy.to_string(),

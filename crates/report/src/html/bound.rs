@@ -3,7 +3,7 @@
 
 use crate::layout::{BOUND, UNITS};
 
-/// Elements whose text is not for reading, or is to be copied as it is.
+/// Elements whose text is not for reading, or is meant to be copied as it is.
 const VERBATIM: [&str; 5] = ["script", "style", "pre", "code", "textarea"];
 
 /// A page with a no-break space between each number and its unit, where the page's text has a space.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The report as one page that needs nothing else: what it is made of is in it, and it asks nobody.
+//! The report as one page that needs nothing else: everything is in it, and it fetches nothing.
 //!
-//! `templates/report.html` has the page; here the numbers are turned into what it shows. Bars and
-//! tables are there without scripts ([`bars`]); distributions ([`plots`]) and timelines
-//! ([`timelines`]) are drawn by `page/*.js` with uPlot, which `build.rs` takes from its npm package,
-//! and have tables beside them. The script's data, and the results as `--json` prints them, are JSON
-//! in the page.
+//! `templates/report.html` has the page; here the numbers are turned into what it shows. Bars and tables are there
+//! without scripts ([`bars`]); distributions ([`plots`]) and timelines ([`timelines`]) are drawn by `page/*.js` with
+//! uPlot, which `build.rs` takes from its npm package, and have tables beside them. The script's data, and the results
+//! as `--json` prints them, are JSON in the page.
 
 pub(crate) mod advice;
 mod bars;
@@ -28,7 +27,7 @@ use plots::{Plots, QUANTILES};
 use serde::Serialize;
 use timelines::{Drawn, Timelines};
 
-/// uPlot, as its package has it.
+/// uPlot, as it is in its package.
 struct Uplot {
     licence: &'static str,
     script: &'static str,
@@ -41,7 +40,7 @@ const UPLOT: Uplot = Uplot {
     style: include_str!(concat!(env!("OUT_DIR"), "/dist/uPlot.min.css")),
 };
 
-/// What draws with it.
+/// The scripts that draw with it.
 const SCRIPT: &str = concat!(
     include_str!("../../page/look.js"),
     include_str!("../../page/plots.js"),
@@ -50,12 +49,12 @@ const SCRIPT: &str = concat!(
     include_str!("../../page/start.js"),
 );
 
-/// What the page tells besides the results.
+/// What the page shows besides the results.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// The command that made the report, without directories that are nobody's business.
+    /// The command that made the report, without directories, which are private.
     pub command: String,
-    /// Other commands that lead on from it, with what they do.
+    /// Other commands to go on with, and what they do.
     pub next: Vec<(String, String)>,
     /// Parameters and other facts, by name.
     pub facts: Vec<(String, String)>,
@@ -72,7 +71,7 @@ struct Page<'a> {
     comparison: &'a Comparison,
     about: &'a About,
     summary: Vec<String>,
-    /// Over how many seeds numbers are medians; empty if over none.
+    /// The number of seeds that the medians are over; empty if there are no medians.
     seeds: String,
     replay: Option<replay::Shown>,
     cases: Vec<CasePart<'a>>,
@@ -154,7 +153,7 @@ pub fn page(comparison: &Comparison, about: &About) -> askama::Result<String> {
     Ok(bound(&page.render()?))
 }
 
-/// JSON that no HTML parser takes for the end of its element.
+/// JSON in which no HTML parser sees the end of its element.
 fn embedded(value: &impl Serialize) -> askama::Result<String> {
     let json = serde_json::to_string(value).map_err(|error| askama::Error::Custom(error.into()))?;
     Ok(json.replace('<', "\\u003c"))

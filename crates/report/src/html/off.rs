@@ -4,7 +4,7 @@
 use crate::results::Run;
 use corun_model::{Nanos, time};
 
-/// VMs and times in the table; more would not be read.
+/// VMs and times in the table; nobody would read more.
 const SHOWN: usize = 16;
 
 /// A VM in a run in which it was left alone.
@@ -13,11 +13,11 @@ pub(super) struct Off {
     pub(super) vm: String,
     pub(super) seed: u64,
     pub(super) times: String,
-    /// Of VMs that are not listed: how many.
+    /// The number of VMs that are not listed.
     pub(super) left_out: usize,
 }
 
-/// Those of a case; the last line says how many are not listed.
+/// The VMs left alone in a case; the last line says how many are not listed.
 pub(super) fn off(runs: &[Vec<&Run>]) -> Vec<Off> {
     let mut all = Vec::new();
     for run in runs.iter().flatten() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Distributions as curves and histograms: what the script draws, and the same as tables for whoever
-//! does not see it or has no script.
+//! Distributions as curves and histograms: what the script draws, and the same as tables for those who do not see it or
+//! have no script.
 
 use super::bars::CHARTED;
 use crate::detail::{Detail, Times, VmTimes};
@@ -21,7 +21,7 @@ pub(super) struct Plot {
 #[derive(Serialize)]
 pub(super) struct Curve {
     pub(super) name: String,
-    /// The longest time of each step, ns, and how many there were: all seeds together.
+    /// The longest time of each step, ns, and the count of times: all seeds together.
     pub(super) steps: Vec<(u64, u64)>,
     #[serde(skip)]
     pub(super) row: Vec<String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Timelines for the script, small; and what is on them in words, for whoever does not see them.
+//! Timelines for the script, in compact form; and their content in words, for those who do not see them.
 
 use crate::detail::{Lane, Span, Timeline};
 use crate::format::{count, micros, percent};
@@ -10,7 +10,7 @@ use serde::Serialize;
 /// vCPUs in the table; the picture has all.
 const VCPUS_SHOWN: usize = 32;
 
-/// VMs with a colour and an entry in the legend each; those of a kind share them where there are more.
+/// VMs with a colour and an entry in the legend each; if there are more, VMs of a kind share them.
 const COLOURED: usize = 16;
 
 /// A run's timeline as the script reads it.
@@ -30,8 +30,8 @@ pub(super) struct Drawn {
 struct DrawnLane {
     name: String,
     vm: Option<usize>,
-    /// Three numbers per span: 0 if it wanted a pCPU, else the pCPU's number plus 1; ns since the last
-    /// one's end; its length, ns. Differences are short, so files stay small.
+    /// Three numbers per span: 0 if it wanted a pCPU, else the pCPU's number plus 1; ns since the last one's end; its
+    /// length, ns. Differences are short, which keeps files small.
     spans: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct TimelineTable {
     pub(super) left_out: usize,
 }
 
-/// Those of a case, if any of its runs was watched; all as long as the shortest.
+/// Those of a case, if any of its runs was watched; all cut to the length of the shortest.
 pub(super) fn timelines(runs: &[Vec<&Run>], replay: bool, next: &mut usize) -> Option<Timelines> {
     let watched: Vec<(&Run, &Timeline)> = runs
         .iter()
@@ -67,7 +67,7 @@ pub(super) fn timelines(runs: &[Vec<&Run>], replay: bool, next: &mut usize) -> O
         .filter(|(_, timeline)| timeline.spans() > 0)
         .collect();
     let (first, _) = watched.first()?;
-    // A busy policy is watched for less time: a number of spans is kept of each.
+    // A busy policy is watched for less time: of each policy a number of spans is kept.
     let shortest = watched.iter().map(|(_, it)| it.length()).min()?;
     let watched: Vec<(&Run, Timeline)> = watched
         .iter()

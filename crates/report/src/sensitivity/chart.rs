@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Lines over a parameter as SVG: numbers where they lie (or where their logarithms do), choices
-//! side by side; bars for the spread over the seeds. Scales are in the picture's own units.
+//! Lines over a parameter as SVG: numbers where they lie (or where their logarithms do), choices side by side; bars for
+//! the spread over the seeds. Scales are in the picture's own units.
 
 use super::{Line, Point, Sensitivity, TIMES, extremes};
 
@@ -15,7 +15,7 @@ pub(super) const BOTTOM: f64 = HEIGHT - 30.0;
 const STYLES: usize = 7;
 /// Least distance of two labels below the field.
 const LABEL: f64 = 58.0;
-/// Values over so wide a range are shown by their logarithms.
+/// Values over a range this wide are shown by their logarithms.
 const WIDE: f64 = 50.0;
 
 /// A picture.

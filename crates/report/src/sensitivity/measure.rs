@@ -151,12 +151,12 @@ impl Measure {
         }
     }
 
-    /// Is it of each client, a program outside the host or a channel between VMs?
+    /// Does it concern each client, a program outside the host or a channel between VMs?
     pub fn is_of_clients(self) -> bool {
         matches!(self, Self::ResponseP50 | Self::ResponseP99)
     }
 
-    /// Is it of the host, rather than of each VM or client?
+    /// Does it concern the host, rather than each VM or client?
     pub fn is_of_the_host(self) -> bool {
         matches!(
             self,
@@ -200,7 +200,7 @@ impl Measure {
         }
     }
 
-    /// A value for people.
+    /// Formats a value for people.
     pub(super) fn show(self, value: f64) -> String {
         match self.unit() {
             Some("share") => percent(value),
@@ -258,7 +258,7 @@ fn fairness(vms: &[VmResult]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// A multiple for people.
+/// Formats a multiple for people.
 pub(super) fn multiple(value: f64) -> String {
     ratio(value)
 }

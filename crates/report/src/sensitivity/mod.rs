@@ -95,7 +95,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Of a value for each seed; `None` if there is none.
+    /// The result for one value per seed; `None` if there are none.
     fn of(values: &[f64]) -> Option<Self> {
         let spread = Spread::of(values.iter().copied())?;
         let (least, most) = extremes(values.iter().copied());
@@ -209,7 +209,7 @@ impl Sensitivity {
         once(runs.map(|run| run.seed)).len()
     }
 
-    /// A result for people.
+    /// Formats a result for people.
     fn show(&self, line: &Line, value: f64) -> String {
         match line.unit.as_str() {
             TIMES => measure::multiple(value),
@@ -239,7 +239,7 @@ impl Sensitivity {
         }
     }
 
-    /// The lines by case and VM, in order; without those that have nothing to show.
+    /// The lines by case and VM, in order; without those with nothing to show.
     fn groups(&self) -> Vec<&[Line]> {
         self.all_groups().filter(|lines| is_seen(lines)).collect()
     }
@@ -249,7 +249,7 @@ impl Sensitivity {
         self.lines.chunk_by(same)
     }
 
-    /// Of whom there is nothing to show, whatever the value and the policy, for people to know.
+    /// The VMs or clients with nothing to show, whatever the value and the policy; for people to know.
     pub fn unseen(&self) -> Option<String> {
         let (seen, unseen): (Vec<_>, Vec<_>) = self.all_groups().partition(|lines| is_seen(lines));
         let why = self.measure.lacks()?;

@@ -108,7 +108,7 @@ fn table(sensitivity: &Sensitivity, group: &[&Line], width: u16) -> Table {
     table
 }
 
-/// A result with its spread, if there is one to be seen.
+/// A result with its spread, if one can be seen.
 pub(super) fn cell(sensitivity: &Sensitivity, line: &Line, seen: Option<Seen>) -> String {
     let show = |value: f64| sensitivity.show(line, value);
     match seen {

@@ -23,7 +23,7 @@ impl<W: Write> Packets<W> {
     pub fn new(out: W) -> Self {
         Self {
             out,
-            // The first packet says that nothing interned before holds.
+            // The first packet says that nothing was interned before.
             flags: CLEARED,
             packet: Vec::new(),
         }
@@ -62,8 +62,8 @@ impl<W: Write> Packets<W> {
         })
     }
 
-    /// Something that has a name: a slice begins, or an instant. `new`: the name's text, if no
-    /// packet has told it yet.
+    /// Something that has a name: a slice begins, or an instant. `new`: the name's text, if no packet has contained it
+    /// yet.
     pub fn named(
         &mut self,
         now: Nanos,
@@ -122,7 +122,7 @@ impl<W: Write> Packets<W> {
         self.out.write_all(&self.packet)
     }
 
-    /// All is written.
+    /// Everything has been written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -18,7 +18,7 @@ impl std::fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// A slice, with how many it is inside of.
+/// A slice, and how many others it lies in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// When it began, ns.
@@ -27,7 +27,7 @@ pub struct Slice {
     pub end: Nanos,
     /// What it is called.
     pub name: String,
-    /// 0: in no other.
+    /// 0: in none.
     pub depth: usize,
 }
 
@@ -67,9 +67,9 @@ struct Reader {
 /// Reads a timeline.
 ///
 /// # Errors
-/// The first thing that a reader might not understand: bytes that are no trace, times that go back,
-/// tracks or names used before they are told, tracks told twice, ends without a begin, slices left
-/// open, values on tracks that are no counters.
+/// The first thing that a reader might not understand: bytes that are no trace, times that go back, tracks or names
+/// used before they are described, tracks described twice, ends without a begin, slices left open, values on tracks
+/// that are no counters.
 pub fn read(bytes: &[u8]) -> Result<Timelines, Unreadable> {
     let trace = Trace::decode(bytes).map_err(|error| Unreadable(error.to_string()))?;
     let mut reader = Reader::default();

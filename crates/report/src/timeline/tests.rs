@@ -103,7 +103,7 @@ fn faults_are_found() {
         timeline.begin(5, count, name).unwrap();
     });
     assert!(fault(&slice_of_counter).contains("wrong kind of track"));
-    // Without its first packet, the rest refers to a track that was not told.
+    // Without its first packet, the rest refers to a track that was not described.
     let whole = write(Window::WHOLE, some_of_everything);
     assert!(fault(&whole[2 + usize::from(whole[1])..]).contains("flags"));
 }

@@ -58,7 +58,7 @@ struct TrackState {
 
 struct Name {
     text: String,
-    /// Has the file told it?
+    /// Has it been written to the file?
     told: bool,
 }
 
@@ -130,12 +130,12 @@ impl<W: Write> Timeline<W> {
         id
     }
 
-    /// What a name says.
+    /// The text of a name.
     pub fn text(&self, name: NameId) -> &str {
         &self.names[name.0 as usize].text
     }
 
-    /// Is the window over, so that nothing that happens is of interest any more?
+    /// Is the window over, so that nothing from now on matters?
     pub fn is_over(&self) -> bool {
         self.phase == Phase::After
     }

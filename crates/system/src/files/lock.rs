@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One daemon at a time: a lock beside the file that it works with.
 //!
-//! flock() takes no right to write. If everybody could open the lock's file, any user could hold the lock, and so keep
-//! a daemon, or a command that cleans up after a killed one, from starting. So it is ours alone, and one that somebody else
-//! has put there is refused. Those who may not open the file look into /proc/locks instead.
+//! flock() needs no right to write. If everybody could open the lock's file, any user could hold the lock, and so keep
+//! a daemon, or a command that cleans up after a killed one, from starting. So the file is ours alone, and one that
+//! somebody else has put there is refused. Those who may not open the file look into /proc/locks instead.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -19,17 +19,18 @@ const MOMENT: Duration = Duration::from_millis(200);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// That nobody else works with a file: held until it is dropped, or its process ends in whatever way.
+/// Ensures that nobody else works with a file: held until it is dropped, or its process ends in whatever way.
 #[derive(Debug)]
 pub struct Lock {
     _held: File,
 }
 
 impl Lock {
-    /// Takes it for `file`, whose folder is made if need be; `None`: somebody else has it, and not only for a moment.
+    /// Takes the lock for `file`, whose folder is made if need be; `None`: somebody else has it, and not only for a
+    /// moment.
     ///
     /// # Errors
-    /// If `file` is no file, or the one that is locked, beside it, cannot be made or is somebody else's.
+    /// If `file` is no file, or the lock's file, beside it, cannot be made or is somebody else's.
     pub fn take(file: &Path) -> io::Result<Option<Self>> {
         super::spare_others(file)?;
         let beside = beside(file);
@@ -46,10 +47,10 @@ impl Lock {
         Ok(taken.then_some(Self { _held: held }))
     }
 
-    /// Does somebody have it?
+    /// Does somebody hold the lock?
     ///
     /// # Errors
-    /// If who asks may not know.
+    /// If the caller may not know.
     pub fn is_taken(file: &Path) -> io::Result<bool> {
         let beside = beside(file);
         match File::open(&beside) {
@@ -68,7 +69,7 @@ fn beside(file: &Path) -> PathBuf {
     file.with_extension("lock")
 }
 
-/// Names the lock's file, which nobody has chosen; a lack of rights is told as the system tells it.
+/// Names the lock's file, since nobody chose that name; a lack of rights is reported as the system reports it.
 fn about(file: &Path, error: io::Error) -> io::Error {
     let is_lack = error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_some();
     match is_lack {
@@ -84,7 +85,7 @@ fn open_own(file: &Path) -> io::Result<File> {
     super::is_file(&found)?;
     super::belongs_to_us(&found)?;
     if found.nlink() != 1 {
-        // It may be any file of ours that somebody has linked here: its mode is none of a lock's business.
+        // It may be any file of ours that somebody has linked here: a lock must not change its mode.
         return Err(super::refused(
             "has a second name (hard link): look at it, then remove it",
         ));
@@ -94,8 +95,8 @@ fn open_own(file: &Path) -> io::Result<File> {
     Ok(held)
 }
 
-/// Made only where there is none: of a file that is there the kernel may keep whose it is to itself if it was to be made
-/// (`fs.protected_regular`). A pipe without a reader is not waited for.
+/// The file is created only where there is none: asked to create one that exists, the kernel may refuse without showing
+/// whose it is (`fs.protected_regular`). A pipe without a reader is not waited for.
 fn open_or_make(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -169,7 +170,7 @@ mod tests {
         let _held = Lock::take(&file).unwrap().unwrap();
         let about = fs::metadata(beside(&file)).unwrap();
         assert_eq!(about.mode() & 0o777, 0o600);
-        // On some file systems /proc/locks has another device: on those of /run it has not.
+        // On some file systems /proc/locks shows another device, but not on that of /run.
         let line = |kind| {
             let (major, minor) = (libc::major(about.dev()), libc::minor(about.dev()));
             let number = about.ino();
@@ -189,7 +190,7 @@ mod tests {
         let closed = |mode| fs::set_permissions(folder.path(), Permissions::from_mode(mode));
         closed(0o000).unwrap();
         let asks = || {
-            // SAFETY: takes a number; of this thread only, which ends then. Nobody's rights are none of root's.
+            // SAFETY: takes a number; concerns only this thread, which then ends. `nobody` has none of root's rights.
             unsafe { libc::setfsuid(65_534) };
             Lock::is_taken(&file).map_err(|refused| refused.kind())
         };
@@ -208,7 +209,8 @@ mod tests {
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
     }
 
-    /// `corun guest status` asks at any moment, and a start or a restore that fails for it is not tried again.
+    /// `corun guest status` may ask at any moment, and a start or a restore that fails because of it is not tried
+    /// again.
     #[test]
     fn who_only_asks_keeps_nobody_from_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -224,7 +226,7 @@ mod tests {
         answered.join().unwrap();
     }
 
-    /// `--state /tmp/g.json`: any user may have put a lock there, and hold it, or have linked a file of root's.
+    /// `--state /tmp/g.json`: any user may have put a lock there, and hold it, or have linked one of root's files.
     #[test]
     fn a_file_of_somebody_else_is_no_lock() {
         let folder = tempfile::tempdir().unwrap();
@@ -241,7 +243,7 @@ mod tests {
         fs::remove_file(beside(&file)).unwrap();
         fs::write(beside(&file), "").unwrap();
         if std::os::unix::fs::chown(beside(&file), Some(65_534), None).is_err() {
-            return; // it takes root
+            return; // needs root
         }
         let refused = Lock::take(&file).unwrap_err().to_string();
         assert!(
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(fs::metadata(beside(&file)).unwrap().uid(), 65_534);
     }
 
-    /// To open a pipe that nobody reads would wait for a reader.
+    /// Opening a pipe that nobody reads would wait for a reader.
     #[test]
     fn a_pipe_is_no_lock_and_nothing_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();

@@ -49,7 +49,7 @@ fn times_and_turns_of_a_thread() {
     assert_eq!(Counted::parse("12 34 5\n"), Some(expected));
     assert_eq!(Counted::parse("12 34"), None);
     assert_eq!(Counted::parse("x"), None);
-    // Counters that begin anew, as those of a number that is used again do.
+    // Counters that begin anew, as they do when a number is used again.
     assert_eq!(Counted::default().since(expected), Counted::default());
 }
 
@@ -182,7 +182,7 @@ fn threads_are_counted() {
     let (one_has, we_have) = (count(one.id()), count(std::process::id()));
     one.kill().unwrap();
     one.wait().unwrap();
-    // The program that runs the tests has a thread beside each test's.
+    // The program that runs the tests has a thread besides each test's.
     assert!(one_has < we_have, "{one_has} of one, {we_have} of several");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The guest's side: who reads, and who computes beside.
+//! The guest's side: threads that read, and threads that compute beside them.
 
 use crate::system;
 use anyhow::{Context, anyhow};
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Before counting begins: the migrater leaves a process alone for 10 s and then has to find out, and the host's
-/// turns have to become regular.
+/// The time before counting begins: the migrater leaves a process alone for 10 s and then has to find out, and the
+/// host's turns have to become regular.
 const WARM_UP: Duration = Duration::from_secs(12);
 /// What is read at once, bytes, and how far apart: every read is a request of its own.
 const BLOCK: usize = 4096;
 const PLACES: u64 = 1 << 16;
-/// Threads of a storm that are there at once.
+/// Threads of a storm that exist at once.
 const AT_ONCE: usize = 64;
 
 #[derive(Serialize)]
@@ -40,7 +40,7 @@ struct Shared {
     rounds: Vec<AtomicU64>,
 }
 
-/// Runs both for `seconds` and says what they got done.
+/// Runs both for `seconds` and prints what they got done.
 pub fn run(seconds: u64, readers: u64, device: &str) -> anyhow::Result<()> {
     let vcpus = u64::try_from(thread::available_parallelism()?.get())?;
     let counters = |count: u64| (0..count).map(|_| AtomicU64::new(0)).collect();
@@ -95,9 +95,9 @@ fn counts(shared: &Shared) -> (Vec<u64>, Vec<u64>) {
 
 /// Some microseconds of arithmetic a round.
 ///
-/// With the least weight, as batch work should be: the guest's own scheduler (EEVDF) otherwise lets a
-/// computing thread end its turn before one that was woken, which emulated is most of a request's time
-/// and no concern of the host's.
+/// With the least weight, as batch work should have: the guest's own scheduler (EEVDF) otherwise lets a computing
+/// thread end its turn before one that was woken. Emulated, that is most of a request's time, and not the host's
+/// concern.
 fn compute(shared: &Shared, vcpu: u64) -> anyhow::Result<()> {
     system::pin(vcpu)?;
     system::be_nice()?;
@@ -163,7 +163,7 @@ fn read_block(file: &File, block: *mut u8, place: u64) -> anyhow::Result<()> {
     }
 }
 
-/// One block after the other. Returns how many vCPUs it may use.
+/// One block after the other. Returns how many vCPUs the thread may use.
 fn read(shared: &Shared, reader: u64, file: &File) -> anyhow::Result<u32> {
     let block = block()?;
     let (mut place, count) = (reader, &shared.reads[usize::try_from(reader)?]);

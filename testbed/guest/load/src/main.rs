@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Load for measuring `corun guest`, in one static program for both sides.
 //!
-//! In the guest, `inside SECONDS READERS DEVICE`: on each vCPU a thread that computes and is tied to it,
-//! and free threads that read a device synchronously and past the page cache; after a warm-up, what
-//! both got done in SECONDS. `storm SECONDS DEVICE`: threads that read once and end, as fast as they can be
-//! had; how many a second.
+//! In the guest, `inside SECONDS READERS DEVICE`: on each vCPU a thread that computes and is tied to it, and free
+//! threads that read a device synchronously and past the page cache; prints what both got done in SECONDS after a
+//! warm-up. `storm SECONDS DEVICE`: threads that read once and end, as fast as they can be created; prints how many a
+//! second.
 //!
-//! On the machine that emulates the guest, `outside ON CPU…`: real-time threads that take one CPU after
-//! the other for ON ms each, as other VMs' vCPUs would; what they took, whenever a line comes in.
+//! On the machine that emulates the guest, `outside ON CPU…`: real-time threads that take one CPU after the other for
+//! ON ms each, as other VMs' vCPUs would; prints what they took, whenever a line comes in.
 
 mod inside;
 mod outside;

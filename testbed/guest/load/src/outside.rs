@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host's side: competitors for CPUs, which stand for other VMs' vCPUs.
 //!
-//! One turn follows the other, on one CPU after the other. A turn lasts as long as said, give or take
-//! half a hundredth, so that nothing is in step by accident; every thread works out the same turns from the same
-//! start. On other hosts' pCPUs turns do not end together, either: the second CPU's turns are some
-//! milliseconds late, so that now both CPUs are free for so long and now both are taken.
+//! One turn follows the other, on one CPU after the other. A turn lasts as long as specified, give or take half a
+//! hundredth, so that nothing is in step by accident; every thread works out the same turns from the same start. On
+//! other hosts' pCPUs turns do not end together, either: the second CPU's turns are some milliseconds late, so that
+//! sometimes both CPUs are free for that long and sometimes both are taken.
 
 use crate::system;
 use anyhow::{Context, bail};
@@ -49,7 +49,7 @@ pub fn run(on: u64, cpus: &[u64]) -> anyhow::Result<()> {
                 .map_err(anyhow::Error::from)
                 .and_then(|()| raise());
             let failed = ready.is_err();
-            // Whoever waits for it is there.
+            // The thread that waits for this still exists.
             let _ = said.send(ready);
             if !failed {
                 take(index, count, start, on * 1_000_000, &taken);

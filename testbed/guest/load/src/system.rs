@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What both sides ask of the kernel.
+//! What both sides need from the kernel.
 
 use corun_model::PcpuId;
 use corun_system::affinity;

@@ -2,23 +2,23 @@
 //! From what pairs of programs do to each other to the coefficients of symbiosis (vSMT-IO, dissertation
 //! §3.4.3), by least squares.
 //!
-//! How long a unit of work takes beside another program, relative to alone, is modelled as
-//! b·B + w·W + ww·W·W' + m·M + mm·M·M': five unknowns, so the normal equations are solved here, in fewer
-//! lines than any library would need to be told. A coefficient below 0 would mean that cycles of that kind
-//! cost nothing beside somebody: it is taken for 0, and the others are fitted again.
+//! How long a unit of work takes beside another program, relative to alone, is modelled as b·B + w·W + ww·W·W' + m·M +
+//! mm·M·M': five unknowns, so the normal equations are solved here, in fewer lines than calling any library would take.
+//! A coefficient below 0 would mean that cycles of that kind cost nothing beside another program: it is taken for 0,
+//! and the others are fitted again.
 
 use corun_policies::vsmtio::symbiosis::Coefficients;
 
 /// How many coefficients there are.
 const COEFFICIENTS: usize = 5;
-/// As calibration files call them.
+/// Their names in calibration files.
 const NAMES: [&str; COEFFICIENTS] = ["base", "wait", "wait_wait", "miss", "miss_miss"];
 /// The largest coefficient that is accepted.
 const MOST: f64 = 10.0;
-/// What is no more than this of the largest is nothing, when equations are solved.
+/// What is no more than this fraction of the largest counts as nothing when equations are solved.
 const NOTHING: f64 = 1e-9;
 
-/// How the cycles of a program divide when it is alone, of 1.
+/// How the cycles of a program divide when it is alone; the shares add up to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
     /// At work.
@@ -29,7 +29,7 @@ pub struct Shares {
     pub wait: f64,
 }
 
-/// What was measured of a program beside another one.
+/// What was measured for a program beside another one.
 #[derive(Clone, Debug)]
 pub struct Pair {
     /// Their places in the list of programs.
@@ -38,7 +38,7 @@ pub struct Pair {
     pub own: Shares,
     /// The other one's.
     pub other: Shares,
-    /// Time per work beside it, relative to alone.
+    /// Its time per work beside the other, relative to alone.
     pub slowdown: f64,
 }
 
@@ -49,7 +49,7 @@ pub struct Fit {
     pub coefficients: Coefficients,
     /// How far the model is off: the root of the mean square, of the time alone.
     pub residual: f64,
-    /// … and at most.
+    /// … and the most.
     pub worst: f64,
 }
 
@@ -76,7 +76,7 @@ impl Pair {
 /// The coefficients that describe these pairs best.
 ///
 /// # Errors
-/// Why there are none: the programs do not differ enough, or something that was measured is no number.
+/// Why there are none: the programs do not differ enough, or a measured value is not a number.
 pub fn fit(pairs: &[Pair]) -> Result<Fit, String> {
     let finite =
         |pair: &Pair| pair.slowdown.is_finite() && pair.terms().iter().all(|it| it.is_finite());
@@ -120,7 +120,7 @@ pub fn fit(pairs: &[Pair]) -> Result<Fit, String> {
 /// Solves the normal equations for the coefficients that are used; all others are 0.
 ///
 /// # Errors
-/// The one that nothing tells from the others.
+/// If one cannot be distinguished from the others.
 fn least_squares(pairs: &[Pair], used: [bool; COEFFICIENTS]) -> Result<[f64; COEFFICIENTS], usize> {
     let mut rows = [[0.0; COEFFICIENTS + 1]; COEFFICIENTS];
     for pair in pairs {
@@ -181,7 +181,7 @@ mod tests {
         [0.3, 0.4, 0.3],
     ];
 
-    /// All pairs, as `slowdown` says.
+    /// All pairs, with the values of `slowdown`.
     fn pairs(mixes: &[[f64; 3]], mut slowdown: impl FnMut(&Pair) -> f64) -> Vec<Pair> {
         let shares = |[base, miss, wait]: [f64; 3]| Shares { base, miss, wait };
         let mut all = Vec::new();

@@ -11,14 +11,14 @@ use corun_linux::trial::symbiosis::{Core, Done, Program};
 use corun_model::time::MS;
 use corun_policies::aql::Machine;
 
-/// How long each runs, alone and beside each other one (assumed: some hundred turns of the kernel's ticks).
+/// How long each program runs, alone and beside each other one (assumed: some hundred turns of the kernel's ticks).
 const TIME: u64 = 500 * MS;
 
-/// Measures on a core of this machine; `quiet` without saying on which.
+/// Measures on a core of this machine; if `quiet`, without saying on which.
 ///
 /// # Errors
-/// [`Invalid`] if the machine has no such cores, counts no cycles, or cannot be told from others; else why
-/// a program could not be run.
+/// [`Invalid`] if the machine has no such cores, counts no cycles, or cannot be distinguished from others; else why a
+/// program could not be run.
 pub fn measure(quiet: bool) -> anyhow::Result<(Measured, Machine)> {
     let core = Core::of_this_host().map_err(Invalid::error)?;
     let machine = calibration::machine()?;
@@ -59,7 +59,7 @@ pub fn measure(quiet: bool) -> anyhow::Result<(Measured, Machine)> {
     Ok((measured, machine))
 }
 
-/// Of counts that are read one after the other: of a part there is no more than of the whole.
+/// For counts that are read one after the other: a part is no more than the whole.
 fn shares(done: &Done) -> Shares {
     let cycles = done.cycles as f64;
     let stalls = (done.stalls.min(done.cycles)) as f64;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `corun calibrate --symbiosis`: how much the hardware threads of a core slow each other down, by how the
+//! `corun calibrate --symbiosis`: how much the hardware threads of a core slow each other down, depending on how the
 //! cycles of each divide (vSMT-IO, dissertation §3.4.3).
 //!
-//! As cycle accounting has it, each program is measured alone (how its cycles divide, how fast it is) and
-//! beside each other one, on the two hardware threads of a core; the coefficients of symbiosis are those
-//! that describe best how much slower they are together. The model is no law: how far it is off is said,
-//! and what describes nothing is not written.
+//! As in cycle accounting, each program is measured alone (how its cycles divide, how fast it is) and beside each other
+//! one, on the two hardware threads of a core; the coefficients of symbiosis are those that describe best how much
+//! slower they are together. The model is no law: its error is reported, and a model that describes nothing is not
+//! written.
 
 mod fit;
 mod here;
@@ -29,26 +29,26 @@ use std::thread;
 const PAPER: &str = "[host]\ntopology = \"2n1l12c2t\"\n\
     [vm.none]\nvcpus = 1\n[[vm.none.thread]]\nprogram = \"sleep 60min\"\n";
 
-/// From how far off on people are warned, of the time alone. Assumed: candidates differ by more.
+/// From this error on people are warned, relative to the time alone. Assumed: candidates differ by more.
 const WARNED: f64 = 0.05;
 /// … and nothing is written. Assumed: as much as a hardware thread gains by sharing a core.
 const REFUSED: f64 = 0.25;
 
-/// What was measured of programs, in whatever they ran.
+/// What was measured for programs, whatever they ran in.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// The programs.
     names: Vec<String>,
     /// How their cycles divide alone.
     alone: Vec<Shares>,
-    /// What each does to each.
+    /// What each does to each other one.
     pairs: Vec<Pair>,
-    /// By which events cycles were divided; `None`: by a model.
+    /// The events by which cycles were divided; `None`: a model did that.
     events: Option<Events>,
 }
 
 impl Measured {
-    /// A program took so much longer beside another one than alone.
+    /// Notes by how much longer a program took beside another one than alone.
     fn beside(&mut self, own: usize, other: usize, slowdown: f64) {
         self.pairs.push(Pair {
             programs: [own, other],
@@ -62,8 +62,8 @@ impl Measured {
 /// Runs the command.
 ///
 /// # Errors
-/// [`crate::failure::Invalid`] for a machine that is not valid, or none that this can be measured on; else why
-/// a run failed, the programs tell nothing, or the file cannot be written.
+/// [`crate::failure::Invalid`] for a machine that is not valid, or on which this cannot be measured; else why a run
+/// failed, the programs show nothing, or the file cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (measured, machine) = match args.here {
         true => here::measure(args.quiet)?,
@@ -85,10 +85,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     save(args, &measured, &fit, &machine)
 }
 
-/// What is to be said of a model that is so far off.
+/// What to say about a model with this error.
 ///
 /// # Errors
-/// That it is of no use.
+/// If it is of no use.
 fn judged(residual: f64) -> Result<Option<String>, String> {
     let percent = 100.0 * residual;
     if residual > REFUSED {
@@ -136,7 +136,7 @@ const NAME: usize = 16;
 /// … and of what it does to another one, in [`in_words`].
 const CELL: usize = 15;
 
-/// The result for a terminal of `width` columns: who is beside whom in as many tables as that takes.
+/// The result for a terminal of `width` columns: who is beside whom, in as many tables as that takes.
 fn in_words(measured: &Measured, fit: &Fit, machine: &Machine, width: u16) -> String {
     let mut text = format!("{machine}\nCycles of the programs alone, per cent\n\n");
     // Writing to a string cannot fail.
@@ -172,7 +172,7 @@ fn in_words(measured: &Measured, fit: &Fit, machine: &Machine, width: u16) -> St
     text
 }
 
-/// What some of the programs do to each, a row for each.
+/// What some of the programs do to every one, a row for each.
 fn beside(measured: &Measured, fit: &Fit, others: &[usize]) -> String {
     let line = |name: &str, cells: Vec<String>| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The programs on a core of a simulated machine, alone and two by two. How their cycles divide is what the
-//! host's counters say (`Signals::cycles`), as symbiosis sees it, and not what the programs say of themselves.
+//! The programs on a core of a simulated machine, alone and two by two. How their cycles divide comes from the host's
+//! counters (`Signals::cycles`), as symbiosis sees it, and not from the programs themselves.
 
 use super::Measured;
 use super::fit::Shares;
@@ -13,7 +13,7 @@ use corun_policies::Policy;
 use corun_scenario::Case;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Cycles at work, on misses, waiting, percent: what most applications have, and what few have.
+/// Cycles at work, on misses, waiting, percent: as in most applications, and as in few.
 const MIXES: [[u32; 3]; 8] = [
     [90, 5, 5],
     [75, 20, 5],
@@ -25,11 +25,11 @@ const MIXES: [[u32; 3]; 8] = [
     [25, 40, 35],
 ];
 
-/// A core. Nothing else happens there, so that a moment says what an hour would.
+/// A core. Nothing else happens there, so a moment shows what an hour would.
 const CORE: &str =
     "[host]\ntopology = \"1n1l1c2t\"\n[run]\nduration = \"200ms\"\nwarm_up = \"20ms\"\n";
 
-/// Measures on a core of the machine that `machine` is on.
+/// Measures on a core of the machine in the case `machine`.
 ///
 /// # Errors
 /// [`Invalid`] if the machine is not valid, else why a run failed.
@@ -73,7 +73,7 @@ fn shares(seen: CyclesSeen) -> Shares {
     }
 }
 
-/// A run: rounds per second of each VM, the first one's cycles.
+/// The result of a run: rounds per second of each VM, the first one's cycles.
 struct Done {
     rates: Vec<f64>,
     cycles: CyclesSeen,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tracks of VMs, guest threads and devices.
 //!
-//! Requests to a device overlap, so each takes a row of the device's track while it is under way:
-//! the first free one. There are as many rows as requests were ever under way at the same time.
+//! Requests to a device overlap, so each takes a row of the device's track while it is under way: the first free one.
+//! There are as many rows as there were ever requests under way at the same time.
 
 use corun_model::VmId;
 use corun_report::timeline::{Look, NameId, Timeline, TrackId};
@@ -11,7 +11,7 @@ use std::io::Write;
 
 /// Below the pCPUs, the host and the host tasks.
 const FIRST_VM: u32 = 3;
-// The order of what a VM has: vCPUs by their numbers, then these.
+// The order of a VM's tracks: vCPUs by their numbers, then these.
 const SHARE: u32 = 1 << 20;
 pub const LIMITS: u32 = (1 << 20) + 1;
 const DEVICES: u32 = (1 << 20) + 2;
@@ -30,7 +30,7 @@ struct VmLanes {
 struct Thread {
     name: String,
     track: Option<TrackId>,
-    /// Of its slices on vCPUs' tracks.
+    /// The name of its slices on vCPUs' tracks.
     slice: Option<NameId>,
 }
 
@@ -43,7 +43,7 @@ struct Device {
     under_way: BTreeMap<u64, u32>,
 }
 
-/// Tracks by whose they are.
+/// Tracks, by owner.
 #[derive(Default)]
 pub struct Lanes {
     vms: Vec<VmLanes>,
@@ -108,7 +108,7 @@ impl Lanes {
         })
     }
 
-    /// What a guest thread's slices on its vCPU are called.
+    /// The name of a guest thread's slices on its vCPU.
     pub fn thread_slice<W: Write>(
         &mut self,
         timeline: &mut Timeline<W>,
@@ -154,7 +154,7 @@ impl Lanes {
         }
     }
 
-    /// A device's name, for what else is said of it.
+    /// A device's name, for other things about it.
     pub fn device_name(&mut self, vm: VmId, device: u32) -> String {
         let slot = self.vm(vm).devices.entry(device).or_default();
         named(&slot.name, || format!("device {device}"))

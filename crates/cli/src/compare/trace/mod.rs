@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Watching a run for its timeline (docs/timeline.md says what its tracks mean).
 //!
-//! The simulator tells an [`Observer`] what happens; a [`Scene`] knows the tracks for it and writes
-//! them through a [`Timeline`](corun_report::timeline::Timeline), whose memory does not grow with
-//! the run.
+//! The simulator reports to an [`Observer`] what happens; a [`Scene`] knows the tracks for it and writes them through a
+//! [`Timeline`](corun_report::timeline::Timeline), whose memory does not grow with the run.
 
 mod lanes;
 mod names;
@@ -45,7 +44,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The part of a run that lasts until `end` which shall be written.
+    /// The part of a run that lasts until `end` that is to be written.
     ///
     /// # Errors
     /// [`Invalid`] if a time cannot be read, or nothing of the run is in the window.
@@ -101,7 +100,7 @@ fn create(file: &Path, pcpus: u32, window: Window) -> anyhow::Result<Trace> {
 }
 
 impl<W: Write> Watcher<Scene<W>> {
-    /// Tells the scene, until the window is over.
+    /// Passes events to the scene, until the window is over.
     fn tell(&self, tell: impl FnOnce(&mut Scene<W>) -> io::Result<()>) {
         self.write(|scene| match scene.is_over() {
             true => Ok(()),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What slices and instants are called.
+//! Names of slices and instants.
 
 use corun_report::timeline::{NameId, Timeline};
 use corun_sim::host::{Span, VcpuActivity};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-/// Names that need no number or text of the scenario.
+/// Names that need no number or text from the scenario.
 pub struct Names {
     pub ready: NameId,
     pub waiting: NameId,
@@ -70,7 +70,7 @@ fn text(kind: Span, name: &str) -> String {
     }
 }
 
-/// What a vCPU's activity is called.
+/// The name of a vCPU's activity.
 pub fn activity(activity: VcpuActivity) -> &'static str {
     match activity {
         VcpuActivity::Guest => "guest",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From what the simulation tells to tracks, slices, instants and counters.
+//! From what the simulation reports to tracks, slices, instants and counters.
 
 use super::lanes::{LIMITS, Lanes};
 use super::names::{self, Names};
@@ -47,7 +47,7 @@ pub struct Scene<W: Write> {
 }
 
 impl<W: Write> Scene<W> {
-    /// The timeline of this part of a run on a host with so many pCPUs.
+    /// The timeline of this part of a run on a host with `pcpus` pCPUs.
     pub fn new(out: W, pcpus: u32, window: Window) -> Self {
         let mut timeline = Timeline::new(out, window);
         let group = timeline.track(None, "pCPUs", 0, Look::Plain);
@@ -76,7 +76,7 @@ impl<W: Write> Scene<W> {
         }
     }
 
-    /// Is all written that shall be?
+    /// Is everything written that is wanted?
     pub fn is_over(&self) -> bool {
         self.timeline.is_over()
     }
@@ -87,7 +87,7 @@ impl<W: Write> Scene<W> {
         let (parent, rank) = match spec.vcpu {
             Some((vm, vcpu)) => {
                 self.shares.know(vm);
-                // vCPUs are called after their VM: `web/0`.
+                // vCPUs are named after their VM: `web/0`.
                 let name = spec.name.rsplit_once('/').map(|(vm, _)| vm);
                 (self.lanes.of_vm(&mut self.timeline, vm, name), vcpu)
             }
@@ -317,7 +317,7 @@ impl<W: Write> Scene<W> {
         self.timeline.finish(now)
     }
 
-    /// Time goes on to `now`: tells who idles since it did last, and intervals that are over.
+    /// Time goes on to `now`: notes who has idled since the last time, and intervals that are over.
     fn reach(&mut self, now: Nanos) -> io::Result<()> {
         if now > self.idle_from {
             let mut idle = std::mem::take(&mut self.idle);

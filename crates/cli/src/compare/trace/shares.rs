@@ -11,7 +11,7 @@ pub const INTERVAL: Nanos = 10 * MS;
 struct Share {
     /// vCPUs that have a pCPU.
     running: u64,
-    /// Since when that holds, or since the interval began.
+    /// The time since which that holds, or since the interval began.
     since: Nanos,
     /// Run time of the interval up to then, summed over the vCPUs.
     run: Nanos,
@@ -24,7 +24,7 @@ impl Share {
     }
 }
 
-/// Adds up what states say.
+/// Adds up what states show.
 #[derive(Default)]
 pub struct Shares {
     vms: Vec<Share>,
@@ -34,7 +34,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// There is this VM.
+    /// Makes this VM known.
     pub fn know(&mut self, vm: VmId) {
         let least = vm.index() + 1;
         if self.vms.len() < least {

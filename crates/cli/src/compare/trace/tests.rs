@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Timelines of runs, read back and compared with what the runs say of themselves.
+//! Timelines of runs, read back and compared with what the runs themselves report.
 
 use super::*;
 use crate::compare::setup;
@@ -185,7 +185,7 @@ fn lock_waits_are_the_ones_recorded() {
     let threads = got.tracks.iter();
     let threads = threads.filter(|(path, _)| path.starts_with("VM db > threads"));
     let all = threads.flat_map(|(_, track)| &track.slices);
-    // What the end of the run cut off was no complete wait.
+    // A wait that the end of the run cut off was not complete.
     let waits: Vec<Nanos> = all
         .filter(|slice| slice.name.starts_with("wait: spin lock") && slice.end < END)
         .map(|slice| slice.end - slice.begin)
@@ -324,7 +324,7 @@ fn slices_sum(got: &Timelines, track: &str) -> Nanos {
     slices.map(|slice| slice.end - slice.begin).sum()
 }
 
-/// One VM of one vCPU on one pCPU, told by hand.
+/// One VM of one vCPU on one pCPU, with events given by hand.
 fn by_hand(tell: impl FnOnce(&mut Watcher<Scene<Sink>>)) -> Timelines {
     let (sink, mut watcher) = watcher(1, Window::WHOLE);
     let spec = TaskSpec {

@@ -41,7 +41,7 @@ fn a_file_says_what_the_command_line_would() {
     assert_eq!(args.only, ["web1", "db"]);
     assert_eq!(args.force, [corun_linux::preflight::FORCIBLE[0]]);
     assert_eq!(args.scx_stats.0, None);
-    // What nobody says is as by default.
+    // What nobody sets has its default.
     assert_eq!(args.max_wait, 3_000_000_000);
 }
 
@@ -88,7 +88,7 @@ fn parameters_go_together_key_by_key_with_the_policy_in_force() {
     assert!(words.iter().all(|word| word.long != SET));
 }
 
-/// What goes together only in part is seen when all of it is known, and said where it was written.
+/// Options that do not go together are found once everything is known, and reported where they were written.
 #[test]
 fn what_does_not_go_together_is_said_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ fn what_is_wrong_is_said_with_line_key_value_and_what_is_accepted() {
     );
 }
 
-/// No option is left out but those that are about the file, or no run; each value goes the way of the command line.
+/// No option is left out except those about the file, or about no run; each value goes the way of the command line.
 #[test]
 fn every_option_is_a_key() {
     for arg in options().get_arguments() {
@@ -342,7 +342,7 @@ fn files_that_others_may_write_are_refused() {
     }
 }
 
-/// What packages install, and what they show.
+/// The files that packages install, and those that they show.
 #[test]
 fn examples_are_accepted() {
     let packaging = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

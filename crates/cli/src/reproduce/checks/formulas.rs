@@ -10,10 +10,10 @@ use corun_scenario::tree::{Entry, Node, Value};
 use corun_scenario::{Located, nearest, or_nearest};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the text of a parameter begins, where a measured value has its policy.
+/// The beginning of a parameter's text, where a measured value has its policy.
 const PARAMETER: &str = "parameter:";
 
-/// Words of formulas that mean something else than a name.
+/// Words of formulas that mean something other than a name.
 const KEYWORDS: [&str; 6] = ["and", "or", "not", "paper", "for", "in"];
 
 /// The default of a parameter of the models: ns, bytes or a number.
@@ -41,9 +41,9 @@ pub struct Formulas<'r, 'a> {
     /// Definitions, in the order in which they were written.
     lets: Vec<(String, Number)>,
     names: Vec<String>,
-    /// What those of them are on which no run has an influence.
+    /// Those of them on which no run has an influence, with their values.
     fixed: Names,
-    /// What stands in the place of names: each has its text.
+    /// What replaces names: each name has its text.
     pub given: Vec<(String, String)>,
     /// The names that are used.
     pub named: BTreeSet<String>,
@@ -54,7 +54,7 @@ pub struct Formulas<'r, 'a> {
 }
 
 impl<'r, 'a> Formulas<'r, 'a> {
-    /// Beside these numbers of a paper, in a file with these lists.
+    /// Reads beside these numbers of a paper, in a file with these lists.
     pub fn new(table: &'r Reader<'a>, paper: Names, defaults: Defaults, lists: &'r Lists) -> Self {
         Self {
             table,
@@ -85,7 +85,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
         }
     }
 
-    /// From here on there is this name, of this number if that could be read.
+    /// From here on this name exists, with this number if that could be read.
     fn define(&mut self, name: &str, number: Option<&Number>, node: &Node) {
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let keyword = KEYWORDS.contains(&name);
@@ -101,7 +101,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
         }
     }
 
-    /// All that they are made of; `key` is for problems that show only after the runs.
+    /// Everything that the formulas are made of; `key` is for problems that show only after the runs.
     pub fn terms(self, key: String, over: Over) -> Terms {
         Terms {
             paper: self.paper,
@@ -136,7 +136,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
         })
     }
 
-    /// The number that a value says for ours, as [`Self::number`]: what no run changes must be one.
+    /// The number that a value says for ours, as [`Self::number`]: one that no run changes must be a number.
     pub fn ours(&mut self, key: &str, node: &Node) -> Option<Number> {
         let number = self.number(key, node)?;
         self.finite(key, node, self.fixed(&number))?;
@@ -174,12 +174,12 @@ impl<'r, 'a> Formulas<'r, 'a> {
         None
     }
 
-    /// Says what is wrong at a value.
+    /// Reports what is wrong at a value.
     fn refuse(&self, node: &Node, message: &str) {
         self.table.problem_at(&node.place, message);
     }
 
-    /// The number that a value says; `key` is for messages.
+    /// The number that a value gives; `key` is for messages.
     pub fn number(&mut self, key: &str, node: &Node) -> Option<Number> {
         let text = self.text(key, node)?;
         let parsed = Number::parse(&text, self.lists).and_then(|number| {

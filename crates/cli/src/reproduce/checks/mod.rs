@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How claims, and tables of the documents, are read off experiments: `checks/*.toml`, whose format docs/reproduce.md
+//! How to read claims, and tables of the documents, off experiments: `checks/*.toml`, whose format docs/reproduce.md
 //! describes.
 //!
 //! Everything that can be wrong with a check is found before anything runs: unknown names, policies,
@@ -22,7 +22,7 @@ use corun_report::claims::Meaning;
 use corun_scenario::{Located, Problem};
 use std::collections::BTreeMap;
 
-/// All that the files of checks say.
+/// The content of all files of checks.
 #[derive(Default)]
 pub struct Checks {
     /// By claim.
@@ -31,9 +31,9 @@ pub struct Checks {
     pub tables: Vec<Table>,
     /// What `--quick` sets, by experiment.
     pub quick: BTreeMap<String, Vec<String>>,
-    /// Policies that are to come, with what they are.
+    /// Planned policies, with descriptions.
     pub planned: BTreeMap<String, String>,
-    /// What claims without a check take, by the beginning of their ids.
+    /// What claims without a check need, by the beginning of their ids.
     pub unchecked: Vec<(String, String)>,
 }
 
@@ -57,19 +57,19 @@ pub struct Terms {
     pub references: BTreeMap<String, Reference>,
     /// Parameters of the models among those, by the same texts: ns, bytes or numbers.
     pub constants: BTreeMap<String, f64>,
-    /// What becomes of several seeds.
+    /// How several seeds become one value.
     pub over: Over,
     /// For problems that show only after the runs.
     pub place: Located<()>,
 }
 
-/// What becomes of the values of several seeds.
+/// How the values of several seeds become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Over {
     /// The one in the middle.
     #[default]
     Median,
-    /// Their mean: of probabilities, where a run is no more than one draw.
+    /// Their mean: for probabilities, where a run is only one draw.
     Mean,
 }
 
@@ -86,10 +86,10 @@ pub enum What {
         values: Vec<Compared>,
         /// What must be true of medians (or means) over the seeds.
         order: Vec<(String, Condition)>,
-        /// The claim's other numbers, by name, each with why nothing is set beside it.
+        /// The claim's other numbers, by name, each with the reason why nothing is compared with it.
         unjudged: Vec<(String, String)>,
     },
-    /// What must be true, each with its text.
+    /// Conditions that must be true, each with its text.
     Holds(Vec<(String, Condition)>),
     /// Nothing, for this reason.
     OutOfReach(String),
@@ -107,7 +107,7 @@ pub struct Compared {
     pub paper: Number,
     /// What the paper says elsewhere, and where.
     pub readings: Vec<(String, Number)>,
-    /// How the two are set beside each other.
+    /// How the two are compared.
     pub meaning: Meaning,
 }
 
@@ -127,7 +127,7 @@ impl Checks {
             .collect()
     }
 
-    /// What a claim without a check takes.
+    /// What a claim without a check needs.
     pub fn takes(&self, claim: &str) -> Option<&str> {
         let fits = |(prefix, _): &&(String, String)| claim.starts_with(prefix.as_str());
         let longest = self.unchecked.iter().filter(fits);

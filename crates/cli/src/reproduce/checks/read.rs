@@ -115,7 +115,7 @@ fn lists(top: &Reader<'_>) -> Lists {
     .collect()
 }
 
-/// The items of a list, unless it is none or is empty.
+/// The items of a list, unless it is no list or is empty.
 fn items(node: &Node) -> Option<Vec<Vec<String>>> {
     let text = |node: &Node| match &node.value {
         Value::Text(text) | Value::Other(text) => Some(text.clone()),
@@ -132,7 +132,7 @@ fn items(node: &Node) -> Option<Vec<Vec<String>>> {
     }
 }
 
-/// What a table has, whatever its keys.
+/// The entries of a table, whatever their keys.
 pub fn entries<'a>(table: &Reader<'a>, key: &'static str) -> Vec<&'a Entry> {
     match table.find(key).map(|node| &node.value) {
         None => Vec::new(),
@@ -226,7 +226,7 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
     let whats = "value or values, holds, out_of_reach";
     if given.iter().filter(|given| **given).count() != 1 {
         let all = ["value", "values", "holds", "out_of_reach"];
-        // What was not readable has been told.
+        // What was not readable has been reported.
         if all.iter().filter(|key| table.has(key)).count() != 1 {
             table.problem_here(format!("expected exactly one of {whats}"));
         }
@@ -235,7 +235,7 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
     if !order.is_empty() && (values.is_empty() || claim.kind != Kind::Quantitative) {
         table.problem("order", "goes with values of quantitative claims only");
     }
-    // Forgotten, an order that is not ours would pass as the paper's.
+    // If the order were forgotten, one that is not ours would pass as the paper's.
     if values.len() > 1 && claim.kind == Kind::Quantitative && !table.has("order") {
         table.problem_here(
             "expected order, the claim's direction in formulas, such as [\"[cfs] < [balance]\"], or [] \
@@ -294,7 +294,7 @@ fn each_is_judged(
             );
         }
     }
-    // What must be true is stated whole; of values any could be left out unseen.
+    // Conditions are stated completely; among values, any could be left out unnoticed.
     if !table.has("value") && !table.has("values") {
         return;
     }

@@ -25,13 +25,13 @@ pub struct Table {
     pub columns: Vec<String>,
     /// How each is written.
     pub formats: Vec<Format>,
-    /// Is half of the range over the seeds said, too?
+    /// Is half of the range over the seeds given, too?
     pub spread: bool,
     /// From top to bottom.
     pub rows: Vec<Row>,
 }
 
-/// A row of it.
+/// A row of a table.
 pub struct Row {
     /// What it is about.
     pub name: String,
@@ -41,7 +41,7 @@ pub struct Row {
     pub terms: Terms,
 }
 
-/// What the names of a row that stands for a list stand for.
+/// For a row that stands for a list: names, and what they stand for.
 pub type Given = Vec<(String, String)>;
 
 /// The table of this name, unless something is wrong with it.
@@ -109,7 +109,7 @@ fn formats(table: &Reader<'_>, columns: usize) -> Option<Vec<Format>> {
     }
 }
 
-/// What rows are written once for: `for = "app, title in pairs"`. One item without names if it is not said.
+/// What a row is repeated for: `for = "app, title in pairs"`. One item without names if that is not given.
 fn listed(table: &Reader<'_>, lists: &Lists) -> Option<Vec<Given>> {
     let Some(said) = table.text("for") else {
         return Some(vec![Given::new()]);
@@ -137,7 +137,7 @@ fn listed(table: &Reader<'_>, lists: &Lists) -> Option<Vec<Given>> {
     }
 }
 
-/// With what is given in place of the names in braces.
+/// Replaces the names in braces by what is given.
 fn filled(text: &str, given: &Given) -> String {
     let mut out = text.to_string();
     for (name, item) in given {
@@ -170,7 +170,7 @@ impl Rows<'_, '_> {
             let once = [Given::new()];
             let repeated = names.any(|(name, _)| key.contains(&format!("{{{name}}}")));
             for given in if repeated { listed } else { &once } {
-                // What is wrong with one is wrong with all.
+                // A fault in one is in all.
                 all.push(self.row(key, &cells, given)?);
             }
         }
@@ -225,7 +225,7 @@ impl Rows<'_, '_> {
             return Some(Names::new());
         };
         let id = filled(&id, given);
-        // Rows that stand for no item are beside no item's claim.
+        // Rows that stand for no item are not beside an item's claim.
         if given.is_empty() && id.contains('{') {
             return Some(Names::new());
         }

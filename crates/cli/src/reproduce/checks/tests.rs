@@ -56,7 +56,7 @@ direction = "up"
 notes = ""
 "#;
 
-/// What is said of a file of checks beside these claims and the experiment `x/one`.
+/// The outcome of reading a file of checks beside these claims and the experiment `x/one`.
 fn read_text(checks: &str) -> Result<Checks, String> {
     let files = [
         ("claims.toml", CLAIMS),
@@ -102,8 +102,8 @@ fn the_checks_that_are_built_in_can_be_read() {
     }
 }
 
-/// A miss that nobody explains is a number without a meaning. The explanation is the check's note; which claims
-/// are missed says the committed page.
+/// A miss that nobody explains is a number without a meaning. The check's note has the explanation; the committed page
+/// says which claims are missed.
 #[test]
 fn every_claim_that_is_missed_has_an_explanation() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/claims.md");
@@ -120,7 +120,7 @@ fn every_claim_that_is_missed_has_an_explanation() {
             !note.is_empty(),
             "{id} is missed, and its check has no note"
         );
-        // Whom a note refers to explains it in its stead.
+        // The claim that a note refers to explains it instead.
         if let Some(other) = note.strip_prefix("see ").filter(|it| !it.contains(' ')) {
             assert!(
                 !checks.checks[other].note.begins().starts_with("see "),

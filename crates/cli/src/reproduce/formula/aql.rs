@@ -28,8 +28,8 @@ pub const ALL: &[Function] = &[
     // A type (3 to 5), references per million instructions and their limit, misses per million
     // references and theirs: the cursor, %.
     function("aql_cache_cursor", 5..=5, cache_cursor),
-    // Numbers of IOInt, ConSpin, LLCF, LLCO and LoLCF vCPUs on one socket, its pCPUs, a slice in ms (0:
-    // all), and a type: how many of it are in the pool with this slice; 0: the pool's pCPUs.
+    // Numbers of IOInt, ConSpin, LLCF, LLCO and LoLCF vCPUs on one socket, its pCPUs, a slice in ms (0: all), and a
+    // type: how many vCPUs of that type are in the pool with this slice; type 0: the pool's pCPUs.
     function("aql_pool", 8..=8, |of| {
         let sizes = of[..5].iter().map(|&count| count as usize);
         let members = members(&sizes.zip(TYPES).collect::<Vec<_>>());
@@ -108,7 +108,7 @@ fn cache_cursor(of: &[f64]) -> f64 {
     })
 }
 
-/// So many of each, one after another; a hundred at most of each.
+/// This many of each, one after another; a hundred of each at most.
 fn members(counts: &[(usize, Type)]) -> Vec<Member> {
     let types = counts
         .iter()
@@ -122,7 +122,7 @@ fn members(counts: &[(usize, Type)]) -> Vec<Member> {
     types.enumerate().map(member).collect()
 }
 
-/// Sockets of so many pCPUs each.
+/// Sockets with this many pCPUs each.
 fn sockets(count: u32, pcpus: u32) -> Vec<PcpuSet> {
     let socket = |at: u32| (at * pcpus..(at + 1) * pcpus).map(PcpuId).collect();
     (0..count).map(socket).collect()

@@ -15,7 +15,7 @@ pub type Lists = BTreeMap<String, Vec<Vec<String>>>;
 /// The list of this name, whose items must have as many texts as there are `variables`.
 ///
 /// # Errors
-/// There is none, or it has others.
+/// If there is no such list, or its items have other lengths.
 pub fn list<'a>(
     lists: &'a Lists,
     name: &str,
@@ -44,7 +44,7 @@ pub trait Template: Sized {
     /// With `text` in place of the name `variable`.
     ///
     /// # Errors
-    /// `text` stands where only a number can, and is none.
+    /// If `text` stands where only a number can, and is not one.
     fn with(&self, variable: &str, text: &str) -> Result<Self, String>;
 }
 

@@ -28,10 +28,10 @@ impl std::fmt::Debug for Function {
     }
 }
 
-/// At least one, and no more than anybody writes.
+/// At least one, and more than anybody writes.
 pub const ANY: RangeInclusive<usize> = 1..=64;
 
-/// One of them.
+/// Makes a function.
 pub const fn function(
     name: &'static str,
     arguments: RangeInclusive<usize>,
@@ -44,13 +44,13 @@ pub const fn function(
     }
 }
 
-/// Those that papers do not have.
+/// Functions that are not from papers.
 const COMMON: &[Function] = &[
     function("reduction", 2..=2, |of| (of[0] - of[1]) / of[0] * 100.0),
     function("gain", 2..=2, |of| (of[1] - of[0]) / of[0] * 100.0),
     function("abs", 1..=1, |of| of[0].abs()),
     function("sqrt", 1..=1, |of| of[0].sqrt()),
-    // f64::min would pass over what was not measured.
+    // f64::min would ignore what was not measured.
     function("min", ANY, |of| extreme(of, f64::min)),
     function("max", ANY, |of| extreme(of, f64::max)),
     function("mean", ANY, |of| of.iter().sum::<f64>() / of.len() as f64),

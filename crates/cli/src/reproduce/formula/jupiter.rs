@@ -23,7 +23,7 @@ pub const ALL: &[Function] = &[
     function("fig42_free_at_6", 1..=1, |of| {
         truth(figure(0.0).free_from(6).contains(&(of[0] as usize)))
     }),
-    // Jupiter's rules (§4.4). Weights of three vCPUs, the first depleted, and which to tell.
+    // Jupiter's rules (§4.4). Weights of three vCPUs, the first depleted, and the one to return.
     function("dats_weight", 4..=4, |of| {
         let whole = |at: usize| (of[at] * 1e6) as u64;
         let after = rules::weights_after([whole(0), whole(1), whole(2)]);
@@ -37,7 +37,7 @@ pub const ALL: &[Function] = &[
         let doing = doing.get(of[1] as usize).copied().unwrap_or_default();
         rules::latencies_after((of[0] * MS) as u64, doing, of[2] > 0.0)[0] as f64 / MS
     }),
-    // That of the sibling that woke it, 4 ms before.
+    // The latency of the sibling that woke it, 4 ms before.
     function("dasl_source_ms", 1..=1, |of| {
         rules::latencies_after((of[0] * MS) as u64, Doing::Ready, false)[1] as f64 / MS
     }),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Formulas in files of checks: how a claim's value is read off measured ones.
 //!
-//! Numbers, names, measured values in square brackets, `+ - * /`, functions, lists and comparisons; the
-//! language is described in docs/reproduce.md. Whether a formula is a number or a condition is known
-//! when it is read, so that nothing can go wrong after the runs. What was not measured is NaN: it goes
-//! through arithmetic, and a comparison with it is neither true nor false.
+//! Numbers, names, measured values in square brackets, `+ - * /`, functions, lists and comparisons; docs/reproduce.md
+//! describes the language. Whether a formula is a number or a condition is known when it is read, so that nothing can
+//! go wrong after the runs. What was not measured is NaN: it goes through arithmetic, and a comparison with it is
+//! neither true nor false.
 
 mod aql;
 mod each;
@@ -37,7 +37,7 @@ pub enum Number {
     Operation(Box<Number>, Operator, Box<Number>),
     /// A function of some numbers.
     Call(&'static Function, Vec<Number>),
-    /// Of some numbers the one that is the greatest over all seeds.
+    /// The one of some numbers that is the greatest over all seeds.
     Greatest(Vec<Number>),
 }
 
@@ -59,7 +59,7 @@ pub enum Operator {
 pub enum Condition {
     /// The first number, compared with the second.
     Compare(Number, Comparison, Number),
-    /// Do the two differ by no more than so many per cent of the larger?
+    /// Do the two differ by no more than this many per cent of the larger?
     Near(Box<[Number; 3]>),
     /// Not so.
     Not(Box<Condition>),
@@ -128,7 +128,7 @@ impl Number {
         }
     }
 
-    /// Shows all its names and measured values.
+    /// Calls `see` with all its names and measured values.
     pub fn visit(&self, see: &mut dyn FnMut(&Self)) {
         match self {
             Self::Constant(_) => {}
@@ -164,7 +164,7 @@ fn numbers<const N: usize>(of: [&Number; N], known: &Known<'_>) -> Option<[f64; 
     all.iter().all(|value| value.is_finite()).then_some(all)
 }
 
-/// Two truths as one: what one of them `decides` needs no other.
+/// Two truths as one: if one of them is `decides`, the other does not matter.
 fn both(a: Option<bool>, b: Option<bool>, decides: bool) -> Option<bool> {
     match a == Some(decides) || b == Some(decides) {
         true => Some(decides),
@@ -181,7 +181,7 @@ impl Condition {
         parser::condition(text, lists)
     }
 
-    /// Is it true? `None` if that hangs on what was not measured, or on a division by zero.
+    /// Is it true? `None` if that depends on what was not measured, or on a division by zero.
     pub fn holds(&self, known: &Known<'_>) -> Option<bool> {
         match self {
             Self::Compare(a, comparison, b) => {
@@ -203,7 +203,7 @@ impl Condition {
         }
     }
 
-    /// Shows all its names and measured values.
+    /// Calls `see` with all its names and measured values.
     pub fn visit(&self, see: &mut dyn FnMut(&Number)) {
         match self {
             Self::Compare(a, _, b) => {

@@ -51,20 +51,19 @@ pub const ALL: &[Function] = &[
     function("lock_latency_balance_ms", 3..=3, |of| {
         equations(&setting(of), Period::Runqueue).balance / MS
     }),
-    // The same by counting every placement.
+    // The same, by counting every placement.
     function("counted_latency_cfs_ms", 3..=3, |of| {
         small(of).map_or(f64::NAN, |it| enumerate(&it).default_scheduler() / MS)
     }),
     function("counted_latency_balance_ms", 3..=3, |of| {
         small(of).map_or(f64::NAN, |it| enumerate(&it).balance / MS)
     }),
-    // By how many per cent balance scheduling is better, in the two readings of T_P.
+    // By how many per cent balance scheduling is better, for the two readings of T_P.
     function("fig4b_period", 2..=2, |of| {
         improvement(of, Period::Runqueue)
     }),
     function("fig4b_slice", 2..=2, |of| improvement(of, Period::Slice)),
-    // Algorithm 1: pCPUs, vCPUs, then how many pCPUs are idle in each slot. The first slot is 1;
-    // 0: none is enough.
+    // Algorithm 1: pCPUs, vCPUs, then how many pCPUs are idle in each slot. The first slot is 1; 0: no slot has enough.
     function("alg1_slot", ANY, |of| match of {
         [pcpus, wanted, idle @ ..] => {
             let slots: Vec<_> = idle.iter().map(|idle| slot(*pcpus, *idle)).collect();
@@ -93,14 +92,14 @@ pub const ALL: &[Function] = &[
     function("figure_3_io", 0..=0, |_| {
         figure_3().map_or(f64::NAN, |(_, io)| io as f64)
     }),
-    // The shortest spinning that pause-loop exiting finds, us: as the paper says, as Intel does.
+    // The shortest spinning that pause-loop exiting finds, us: according to the paper, and to Intel.
     function("ple_spin_of_paper_us", 0..=0, |_| {
         PauseLoop::default().spin_of_paper() / 1e3
     }),
     function("ple_spin_us", 0..=0, |_| PauseLoop::default().spin() / 1e3),
 ];
 
-/// A time slot with so many idle pCPUs.
+/// A time slot with `idle` idle pCPUs.
 fn slot(pcpus: f64, idle: f64) -> Vec<bool> {
     let idle = (idle.max(0.0)) as usize;
     (0..small_count(pcpus)).map(|cpu| cpu < idle).collect()
@@ -111,7 +110,7 @@ fn small_count(value: f64) -> usize {
     (value as usize).clamp(1, 512)
 }
 
-/// A number of things; what is none is 1.
+/// A number of things, at least 1.
 pub(super) fn count(value: f64) -> u32 {
     (value as u32).max(1)
 }
@@ -123,7 +122,7 @@ fn setting(of: &[f64]) -> Setting {
     }
 }
 
-/// A setting that can be counted in no time.
+/// A setting small enough to be counted quickly.
 fn small(of: &[f64]) -> Option<Setting> {
     let setting = setting(of);
     let slots = f64::from(setting.pcpus) * f64::from(setting.queue);

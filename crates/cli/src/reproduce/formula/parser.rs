@@ -6,9 +6,9 @@ use super::functions::{self, Function};
 use super::lexer::{Token, tokens};
 use super::{Comparison, Condition, Number, Operator};
 
-/// Deeper ones are no formulas that anybody wrote.
+/// Nobody writes formulas that are nested deeper.
 const DEEPEST: u32 = 64;
-/// Longer ones neither; what is nested by operators rather than brackets is limited by this.
+/// Nor longer ones; this also limits nesting by operators rather than brackets.
 const LONGEST: usize = 4_000;
 
 /// Reads a number.
@@ -29,7 +29,7 @@ pub fn condition(text: &str, lists: &Lists) -> Result<Condition, String> {
     }
 }
 
-/// Either.
+/// A number or a condition.
 enum Formula {
     Number(Number),
     Condition(Condition),
@@ -219,7 +219,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The call of a function whose opening bracket is behind us.
+    /// The call of a function whose opening bracket has been read.
     fn call(&mut self, name: &str) -> Result<Formula, String> {
         if name == "all" {
             let of = self.arguments(Formula::condition)?.into_iter();
@@ -275,7 +275,7 @@ impl Parser<'_> {
         Ok(of)
     }
 
-    /// What is behind `for`: names, and the list that they go through.
+    /// What follows `for`: names, and the list that they go through.
     fn items(&mut self) -> Result<(Vec<String>, String), String> {
         let mut variables = vec![self.word()?];
         while self.takes(",") {

@@ -67,7 +67,7 @@ fn functions_of_measured_values() {
     assert!(value("[nothing] * 0").is_nan());
 }
 
-/// What is greatest with this seed need not be what is greatest over all.
+/// The number that is greatest with this seed need not be the one that is greatest over all.
 #[test]
 fn the_greatest_is_the_one_that_is_so_over_all_seeds() {
     let names = Names::new();
@@ -124,7 +124,7 @@ fn what_hangs_on_nothing_measured_does_not_hold() {
         assert!(!holds(so), "{so}");
         assert!(!holds(&format!("not ({so})")), "{so}");
     }
-    // Whatever was measured, these are so.
+    // Whatever was measured, these are true.
     assert!(holds("1 < 2 or [nothing] < 1") && holds("[nothing] < 1 or 1 < 2"));
     assert!(holds("not (2 < 1 and [nothing] < 1)"));
 }

@@ -11,7 +11,7 @@ pub const ALL: &[Function] = &[
     function("vmig_speedup", 4..=4, |of| run(of).speedup()),
     // T_ns, T_ts.
     function("vmig_n_min", 2..=2, |of| least_migrations(of[0], of[1])),
-    // N, P of the dissertation.
+    // N, the dissertation's P.
     function("vmig_speedup_by_p", 2..=2, |of| speedup_by_p(of[0], of[1])),
     // N, N_migrate, C_avg, T_ns, T_ts.
     function("vmig_p_diss", 5..=5, |of| run(of).p_dissertation(of[4])),
@@ -34,15 +34,15 @@ pub const ALL: &[Function] = &[
             _ => f64::NAN,
         }
     }),
-    // Which task, then the loads of three tasks on a vCPU whose slice is about to end, and what is
-    // left of the slices of vCPUs 1 to 3: the vCPU it goes to.
+    // Which task, then the loads of three tasks on a vCPU whose slice is about to end, and what is left of the slices
+    // of vCPUs 1 to 3: the vCPU that the task goes to.
     function("vmig_goes_to", 7..=7, |of| {
         let loads = [of[1], of[2], of[3]];
         let core = pushed(&loads, &of[4..]);
         let task = of[0] as u64;
         core.0.vcpu_of(task).map_or(f64::NAN, f64::from)
     }),
-    // What is left of the slice of its vCPU, or -1 if that is descheduled: 0 it stays, 1 PUSH, 2 PULL.
+    // What is left of the slice of the task's vCPU, or -1 if that is descheduled: 0 it stays, 1 PUSH, 2 PULL.
     function("vmig_mechanism", 1..=1, |of| mechanism(of[0])),
 ];
 
@@ -78,7 +78,7 @@ fn sliced(left: &[f64]) -> Core {
     let mut core = Core::new(MigraterParams::default(), left.len() as u32);
     let beat = core.params().heartbeat;
     for (vcpu, left) in (0..).zip(left) {
-        // A whole slice, an absence of as long, and the present one up to now, or one that is over.
+        // A whole slice, an equally long absence, and the present slice up to now, or one that is over.
         let begun = match *left < 0.0 {
             true => NOW - 2 * SLICE,
             false => NOW + ns(*left) - SLICE,
@@ -99,8 +99,8 @@ fn sliced(left: &[f64]) -> Core {
     core
 }
 
-/// The same with tasks 0, 1 … of these I/O loads (percent) on vCPU 0, after a decision; and why each
-/// task moved that did.
+/// The same with tasks 0, 1 … with these I/O loads (percent) on vCPU 0, after a decision; and why each task that moved
+/// did.
 fn decided(loads: &[f64], left: &[f64]) -> (Core, Vec<Why>) {
     let mut core = sliced(left);
     for (task, load) in (0..).zip(loads) {
@@ -138,7 +138,7 @@ mod tests {
             Activity::Active { left } => left,
             _ => None,
         };
-        // Slices end with their last beat, up to one before they do.
+        // Slices end with their last beat, up to one beat before they really do.
         assert!((0..=300_000).contains(&left(0).unwrap_or(u64::MAX)));
         assert!((8_700_000..=9_000_000).contains(&left(1).unwrap_or(0)));
         assert!(matches!(core.activity(2, NOW), Activity::Inactive { .. }));

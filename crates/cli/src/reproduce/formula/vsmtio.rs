@@ -22,8 +22,8 @@ pub const ALL: &[Function] = &[
     function("ltcr_tries_ms", 5..=5, |of| {
         ltcr(of).effective() as f64 / MS
     }),
-    // A retention's length, the time of deschedule and reschedule: what the I/O gains, what computing on
-    // the SMT sibling does. With Table 3.2's speed beside switches.
+    // A retention's length, the times of deschedule and reschedule: what the I/O gains, what computing on the SMT
+    // sibling does. With Table 3.2's speed beside switches.
     function("retention_gains_io_ms", 2..=2, |of| gains(of)[0]),
     function("retention_gains_cpu_ms", 2..=2, |of| gains(of)[1]),
     // Four vCPUs' weights and retention rates, and one of them, from 1: is it I/O-bound?
@@ -34,7 +34,7 @@ pub const ALL: &[Function] = &[
         let cycles = Cycles::of(whole(0), whole(1), whole(2));
         cycles.map_or(f64::NAN, |cycles| f64::from(cycles.wait))
     }),
-    // Shares of base and misses of three candidates in fair order and of who runs beside: which is picked.
+    // Shares of base and misses of three candidates in fair order and of the vCPU beside: which is picked.
     function("symbiosis_pick", 8..=8, |of| {
         let cycles = |at: usize| Cycles::of(100, of[2 * at] as u64, of[2 * at + 1] as u64);
         let known: Option<Vec<Cycles>> = (0..4).map(cycles).collect();

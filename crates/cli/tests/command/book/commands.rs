@@ -40,7 +40,7 @@ pub fn run(pages: &[Page]) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What of a page is run, and what is checked.
+/// Which parts of a page are run, and which are only checked.
 fn scripts(page: &Page) -> Vec<Script<'_>> {
     let mut both = [false, true].map(|checked| Script {
         page: &page.name,
@@ -64,7 +64,7 @@ fn scripts(page: &Page) -> Vec<Script<'_>> {
         .collect()
 }
 
-/// A command of the testbed: a program that is there, which knows the group of phases that it is given.
+/// A command of the testbed: the program must exist, and know the group of phases that it is given.
 fn in_the_testbed(text: &str, at: &str) {
     let mut words = text.split_whitespace();
     let program = words.next().unwrap();
@@ -79,8 +79,7 @@ fn in_the_testbed(text: &str, at: &str) {
     }
 }
 
-/// What is only checked here is what `scripts/book.py` finds in the pages, which runs it, or has the
-/// testbed run it.
+/// What is only checked here is what `scripts/book.py` finds in the pages; it runs that, or has the testbed run it.
 pub fn elsewhere(pages: &[Page]) {
     for kind in ELSEWHERE {
         let listed = Command::new(root().join("scripts/book.py"))
@@ -120,7 +119,7 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a script; what went wrong, if something did.
+/// Runs a script; returns what went wrong, if anything did.
 fn one(script: &Script<'_>) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path(), script.checked);
@@ -146,7 +145,7 @@ fn one(script: &Script<'_>) -> Option<String> {
     })
 }
 
-/// Lays out what a clone has. `checked`: corun only reads its arguments.
+/// Lays out what a clone has. `checked`: corun only checks its arguments.
 fn furnish(folder: &Path, checked: bool) {
     for name in ["experiments", "docs", "testbed", "packaging"] {
         symlink(root().join(name), folder.join(name)).unwrap();
@@ -155,16 +154,16 @@ fn furnish(folder: &Path, checked: bool) {
     fs::create_dir_all(&bin).unwrap();
     fs::create_dir_all(&built).unwrap();
     let corun = env!("CARGO_BIN_EXE_corun");
-    // Help is printed once all before it was understood.
+    // Help is printed only if everything before it was understood.
     let rest = if checked { "--help >/dev/null" } else { "" };
-    // What wrappers call is not wrapped.
+    // Commands that wrappers call are not wrapped.
     let path = std::env::var("PATH").unwrap();
     let programs = [
         (built.join("corun"), format!("exec {corun} \"$@\" {rest}")),
         (bin.join("corun"), format!("exec {corun} \"$@\" {rest}")),
         (bin.join("sudo"), "exec \"$@\"".to_string()),
         (bin.join("cargo"), "exit 0".to_string()),
-        // Is there such a target? What it would do is not done.
+        // Does such a target exist? It is not carried out.
         (
             bin.join("make"),
             format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The book says nothing that is not so: its commands run, its links lead somewhere, its chapters are
-//! there, and code that it shows is the code.
+//! The book says nothing that is not so: its commands run, its links lead somewhere, its chapters exist, and code that
+//! it shows is the real code.
 //!
 //! Blocks of shell say how they are tested:
 //!

@@ -33,7 +33,7 @@ pub struct Page {
     pub blocks: Vec<Block>,
     /// Where its links lead.
     pub links: Vec<String>,
-    /// What links within it may lead to.
+    /// Places within it that links may lead to.
     anchors: BTreeSet<String>,
 }
 
@@ -72,7 +72,7 @@ impl Page {
         if line.starts_with('#') {
             self.anchors.insert(slug(line.trim_start_matches('#')));
         }
-        // What is between back-ticks is no link.
+        // Text between back-ticks is no link.
         let prose: String = line.split('`').step_by(2).collect();
         let targets = prose.split("](").skip(1);
         let targets = targets.filter_map(|rest| Some(rest.split_once(')')?.0.to_string()));
@@ -108,7 +108,7 @@ impl Page {
     }
 }
 
-/// What a heading is called in links: as GitHub and mdBook do.
+/// The name of a heading in links: as on GitHub and in mdBook.
 fn slug(heading: &str) -> String {
     let kept = |c: char| c.is_alphanumeric() || "-_ ".contains(c);
     let plain = heading.trim().to_lowercase().replace('`', "");

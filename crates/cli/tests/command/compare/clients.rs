@@ -150,7 +150,7 @@ connections = 800
 rate = 1000
 "#;
 
-/// Response times that only grow with the run's length are said to: where nobody waits for a connection, too.
+/// Response times that only grow with the run's length are reported as such: also where nobody waits for a connection.
 #[test]
 fn an_open_client_whose_vm_does_not_keep_up_is_told() {
     let place = place("overload");
@@ -171,7 +171,7 @@ fn an_open_client_whose_vm_does_not_keep_up_is_told() {
         note.contains(" under eevdf, ") && note.contains(" under fair;"),
         "{note}"
     );
-    // Of many alike, one is named.
+    // Of many equal ones, one is named.
     place.write("many.toml", OPEN.replace("[vm.web]", "[vm.web]\ncount = 3"));
     let json = place.json(&["compare", "many.toml", "--json"]);
     let notes = json["notes"].as_array().unwrap();

@@ -8,7 +8,7 @@ use corun_recording::{Recording, Role, VmThread, WakeCause};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Runs `command`, which writes events to `run.ftrace`, and reads these as a recording. Returns what is replayed.
+/// Runs `command`, which writes events to `run.ftrace`, and reads these as a recording. Returns the replay.
 fn replayed(place: &Place, command: &str) -> Value {
     place.prints(&command.split(' ').collect::<Vec<_>>());
     place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"])
@@ -67,7 +67,7 @@ fn events_name_the_kernel_that_is_modelled() {
     }
 }
 
-/// VMs' threads begin in turns, by chance; in the recording each is its own VM's all the same.
+/// VMs' threads begin in turns, by chance; in the recording each nevertheless belongs to its own VM.
 #[test]
 fn events_tell_whose_thread_each_is() {
     let place = place("events-interleaved");
@@ -85,7 +85,7 @@ fn events_tell_whose_thread_each_is() {
     }
 }
 
-/// What threads are called tells what they are to the host: in the recording of a replay, too.
+/// Threads' names show what they are to the host: in the recording of a replay, too.
 #[test]
 fn replays_keep_the_names_of_threads() {
     let place = Place::new("events-again");
@@ -125,7 +125,7 @@ fn names_are_read_as_they_were_written() {
     assert_eq!(names, ["web 1", "web 2"]);
 }
 
-/// Nothing switches after the beginning; the recording is as long as the run all the same.
+/// Nothing switches after the beginning; the recording is nevertheless as long as the run.
 #[test]
 fn events_go_on_to_the_end_of_the_run() {
     let place = place("events-end");
@@ -157,7 +157,7 @@ fn vcpu(recording: &Recording, number: usize) -> TaskId {
     recording.vms[0].vcpus[number]
 }
 
-/// One pCPU, so that whoever is woken is woken beside the sibling that computes there.
+/// One pCPU, so that the woken vCPU wakes up beside the sibling that computes there.
 const TIMER_BESIDE_SIBLING: &str = r#"
 [host]
 pcpus = 1
@@ -250,7 +250,7 @@ vcpus = 2
 workload = "cpu"
 "#;
 
-/// A vCPU that is woken in the moment in which it halts has left its pCPU first.
+/// A vCPU that is woken at the moment when it halts has left its pCPU first.
 #[test]
 fn who_is_woken_at_once_has_blocked_before() {
     let place = Place::new("events-at-once");
@@ -297,7 +297,7 @@ vcpus = 2
 workload = "cpu"
 "#;
 
-/// Who is woken while its cgroup is throttled is woken then, and not when the period ends.
+/// A task that is woken while its cgroup is throttled is woken then, and not when the period ends.
 #[test]
 fn vcpus_of_throttled_groups_are_woken_at_once() {
     let place = Place::new("events-throttled");
@@ -347,7 +347,7 @@ fn threads_of_a_vm_that_wake_its_vcpus_are_told() {
     assert!(vcpus.vm_threads > 50 && vcpus.siblings == 0, "{vcpus:?}");
 }
 
-/// Whoever wakes another one on its own behalf is who runs on that pCPU, by the switches.
+/// A task that wakes another one on its own behalf is the one that runs on that pCPU, according to the switches.
 #[test]
 fn wakers_are_where_the_switches_have_them() {
     let place = Place::new("events-places");
@@ -370,7 +370,7 @@ fn wakers_are_where_the_switches_have_them() {
             }
             if event.starts_with("sched_waking") {
                 wakes += 1;
-                // Nobody wakes itself, and the idle task nobody.
+                // No task wakes itself, and the idle task wakes nobody.
                 let own = event.contains(&format!("pid={tid} ")) || tid == "0";
                 assert!(flags == "d.h2." || !own, "{policy}: {line}");
             }

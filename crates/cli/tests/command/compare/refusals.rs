@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `corun compare` refuses, and what it says then: where the fault is, what was found, and what is accepted.
+//! What `corun compare` refuses, and its messages: where the fault is, what was found, and what is accepted.
 
 use super::{HOST, place};
 use crate::common::{Place, failed};
@@ -205,7 +205,7 @@ fn what_is_wrong_by_itself_is_told_at_once() {
         let count = lines.iter().filter(|line| line.contains(told)).count();
         assert_eq!(count, 1, "{told}: {error}");
     }
-    // What would follow from the rest is not told.
+    // Consequences for the rest are not reported.
     let text = "[host]\npcpus = 2\nhzz = 250\n[vm.a]\nvcpus = 2\n[[vm.a.thread]]\nprogram = \"request web\"\n\
         [client.users]\nvm = \"a\"\nkind = \"closd\"\nport = \"web\"\n";
     place.write("host.toml", text);
@@ -315,7 +315,7 @@ fn files_that_cannot_be_used() {
     );
 }
 
-/// A timer of 1 ns makes up for what a quota kept its VM from: millions of times in one moment.
+/// A timer of 1 ns catches up on what a quota kept its VM from: millions of times in one moment.
 #[test]
 fn a_run_whose_time_stands_still_fails_and_says_where() {
     let scenario = r#"

@@ -59,10 +59,10 @@ fn less_cpu_is_less_disk_than_in_proportion() {
     // With one seed of 21 balancing leaves the smaller VM a little more.
     assert!((3.95..4.05).contains(&cpu.median), "{cpu:?}");
     assert!(cpu.low > 3.5 && cpu.high < 4.2, "{cpu:?}");
-    // More unfair than the shares of the CPU; one VM is not shut out, either.
+    // The ratio is more unfair than the shares of the CPU, but neither VM is shut out.
     let ratio = HDD.of("c: shared", unfair);
     assert!(ratio.median > cpu.high && ratio.high < 10.0, "{ratio:?}");
-    // Whether CFQ waits longer than the larger VM's vCPU is off, the ticks decide.
+    // The ticks decide whether CFQ waits for longer than the larger VM's vCPU is off.
     let (slow, fast) = (ratio, FAST_TICKS.of("c: shared", unfair));
     assert!(
         fast.low > slow.high && fast.median > 2.0 * slow.high,

@@ -6,7 +6,7 @@ use super::run::{Run, Runs, Spread, compare, sweep};
 use std::sync::LazyLock;
 
 static CROWD: LazyLock<Runs> = LazyLock::new(|| compare("flush-crowd", &[]));
-/// By the first kernel that favours so.
+/// By the first kernel that favours in this way.
 const FAVOURS: [&str; 3] = ["4.14", "5.3", "5.13"];
 static IDLE: LazyLock<Vec<Runs>> =
     LazyLock::new(|| sweep("flush-idle", "vm.ebizzy.guest.ple_favours", &FAVOURS, &[]));

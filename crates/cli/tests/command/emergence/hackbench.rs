@@ -6,7 +6,7 @@ use super::run::{Run, Runs, Spread, compare};
 use std::sync::LazyLock;
 
 static RUNS: LazyLock<Runs> = LazyLock::new(|| compare("hackbench", &[]));
-/// As the source measures hackbench itself: from its beginning on, for as long as it took there.
+/// As the source measures hackbench itself: from its beginning on, for as long as it took in the source.
 static ITSELF: LazyLock<[Runs; 2]> = LazyLock::new(|| {
     ["true", "false"].map(|preempts| {
         let preempts = format!("scheduler.cfs.wakeup_preemption={preempts}");

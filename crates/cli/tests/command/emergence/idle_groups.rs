@@ -30,12 +30,12 @@ fn figure(runs: &Runs, case: &str, vm: &str, figure: &str) -> Spread {
     ms.times(1e-3)
 }
 
-/// How long a turn of the idle one is, and its wait for the next, ms.
+/// How long a turn of the idle task is, and its wait for the next, ms.
 fn turn_and_wait(runs: &Runs) -> [Spread; 2] {
     ["turn_p50_us", "ready_wait_p50_us"].map(|what| figure(runs, "computes", "idle", what))
 }
 
-/// How long the idle one waits when it wakes up, ms.
+/// How long the idle task waits when it wakes up, ms.
 fn wake_up(runs: &Runs) -> Spread {
     figure(runs, "wakes up", "idle", "ready_wait_mean_us")
 }

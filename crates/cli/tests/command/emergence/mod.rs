@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Phenomena that papers and kernel developers report, each from mechanism alone.
 //!
-//! Problem: a simulator may show what it was tuned to show. Each phenomenon here is run from a scenario
-//! with the paper's setting (`experiments/emergence/`), through the command that users have; a test
-//! asserts what comes out, and `docs/emergence.md` is written from the same runs, with the papers'
-//! values beside ours and what does not fit. Choices that papers leave open are run in several ways.
+//! Problem: a simulator may show what it was tuned to show. Each phenomenon here is run from a scenario with the
+//! paper's setting (`experiments/emergence/`), through the command that users have; a test asserts the outcome, and
+//! `docs/emergence.md` is written from the same runs, with the papers' values beside ours and what does not fit.
+//! Choices that papers leave open are run in several ways.
 
 mod burst;
 mod cyclictest;

@@ -10,12 +10,12 @@ pub struct Section {
     pub scenario: &'static str,
     /// What the paper says, and where.
     pub paper: &'static str,
-    /// Does it come out?
+    /// Does the phenomenon come out?
     pub verdict: &'static str,
     /// Table: heads, then rows.
     pub heads: &'static [&'static str],
     pub rows: Vec<Vec<String>>,
-    /// What makes it.
+    /// What causes it.
     pub mechanism: &'static str,
     /// What does not fit, and why.
     pub differs: &'static str,

@@ -16,7 +16,7 @@ fn trip(runs: &Runs, case: &str, quantile: &str) -> f64 {
     runs.of(case, |run| run.client("ping", &figure)).median
 }
 
-/// With so many neighbours of slices of `slice` us, a ping waits for W with P(W > w) =
+/// With `neighbours` neighbours with slices of `slice` us, a ping waits for W with P(W > w) =
 /// (neighbours - w/slice) / (neighbours + 1): the rest of a slice, and whole ones.
 fn expected(neighbours: f64, slice: f64, quantile: f64) -> f64 {
     (slice * (neighbours - (1.0 - quantile) * (neighbours + 1.0))).max(0.0)

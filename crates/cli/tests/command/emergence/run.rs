@@ -121,7 +121,7 @@ impl Spread {
         }
     }
 
-    /// In other units.
+    /// Converts to other units.
     pub fn times(self, factor: f64) -> Self {
         Self {
             median: self.median * factor,

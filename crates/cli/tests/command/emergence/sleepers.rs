@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What share has who sleeps half of the time (Linux 6.6: sleepers' credit gives way to lag)?
+//! The share of a task that sleeps half of the time (Linux 6.6: sleepers' credit gives way to lag).
 
 use super::page::Section;
 use super::run::{Runs, compare};

@@ -22,7 +22,7 @@ static RUNS: LazyLock<Vec<Runs>> = LazyLock::new(|| {
     SLICES.iter().map(run).collect()
 });
 
-/// Normalised as the paper does: to 30 ms.
+/// The slice that times are relative to, as in the paper: 30 ms.
 const DEFAULT: usize = 2;
 
 fn rate(run: Run) -> f64 {
@@ -74,7 +74,7 @@ fn short_slices_keep_locks_short() {
         );
     }
     let rates = medians("spin locks, PLE", rate);
-    // Medians: in single seeds the four leave the convoy with longer ones, see the page.
+    // Medians: in single seeds the four leave the convoy with longer slices, see the page.
     assert!(rates[1..].iter().all(|&rate| rate < rates[0]), "{rates:?}");
 }
 
@@ -106,7 +106,7 @@ pub fn section() -> Section {
         let values = values.iter().map(Spread::to_string);
         [vec![name.into(), paper.into()], values.collect()].concat()
     };
-    // As the paper's bars: time per work, relative to 30 ms; smaller is better.
+    // Like the paper's bars: time per work, relative to 30 ms; smaller is better.
     let time = |case| {
         let rates = over(case, rate);
         let base = rates[DEFAULT].median;

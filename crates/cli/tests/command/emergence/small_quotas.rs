@@ -13,7 +13,7 @@ fn used(policy: &str, case: &str) -> Spread {
     RUNS.under(policy).of(case, share).times(5000.0)
 }
 
-/// What the one that computes gets done beside the others, percent of what it does alone.
+/// What the task that computes gets done beside the others, percent of what it does alone.
 fn done(policy: &str) -> Spread {
     let runs = RUNS.under(policy);
     let rate = |run: Run| run.vm("fast", "throughput");

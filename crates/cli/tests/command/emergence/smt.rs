@@ -30,7 +30,7 @@ fn switches_of_the_smt_sibling_cost_more_than_its_polling() {
     assert!(idle > 99.5, "{idle}");
     assert!((72.0..=74.0).contains(&polling), "{polling}");
     assert!(switching < 45.0, "{switching}");
-    // 32 % during switches and their IPIs; else it computes beside the guest's kernel, with a yield of 125 %.
+    // 32 % during switches and their IPIs; otherwise it computes beside the guest's kernel, with a yield of 125 %.
     for (runs, switch_us) in [(&*RUNS, 2.5), (&*LONG, 10.0)] {
         let duty = runs.of("switching", |run| duty(&run, switch_us)).median / 100.0;
         let made = 32.0 * duty + 62.5 * (1.0 - duty);

@@ -63,10 +63,10 @@ fn period(case: &Case) -> f64 {
     }
 }
 
-/// A vCPU that runs before the lock's holder does waits for its next turn: a runqueue's period. That
-/// is the long wait, and none is longer but by what is left of the slice in which the vCPU came to the
-/// lock, and a tick; where pCPUs are out of step, it is a little shorter. (At first the limit was a period and a tick; at
-/// 2 tasks the dispatcher exceeded it.)
+/// A vCPU that runs before the lock's holder does waits for its next turn: a runqueue's period. That is the long wait,
+/// and none is longer, except by what is left of the slice in which the vCPU came to the lock, and a tick; where pCPUs
+/// are out of step, it is a little shorter. (At first the limit was a period and a tick; at 2 tasks the dispatcher
+/// exceeded it.)
 #[test]
 fn long_waits_are_a_period() {
     for case in &*CASES {

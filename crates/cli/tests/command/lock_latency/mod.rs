@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The expected lock latency of the balance-scheduling paper's Appendix A: worked out, and simulated.
 //!
-//! Problem: the paper's analytic model and the simulator should say the same where the model's
-//! assumptions hold, and where they do not it should be known by how much they differ. So `rotation`
-//! runs vCPUs that always want a pCPU under the modelled schedulers and reads off the runs when a
-//! waiter would get the lock; the tests here hold that against `corun_policies::analysis`, with
-//! tolerances that were set before any run, and write `docs/lock-latency.md`.
+//! Problem: the paper's analytic model and the simulator should say the same where the model's assumptions hold, and
+//! where they do not, it should be known by how much they differ. So `rotation` runs vCPUs that always want a pCPU
+//! under the modelled schedulers and derives from the runs when a waiter would get the lock; the tests here compare
+//! that with `corun_policies::analysis`, with tolerances that were set before any run, and write
+//! `docs/lock-latency.md`.
 
 mod locks;
 mod page;
@@ -70,8 +70,7 @@ fn placements_at_random_in_step_are_the_model() {
     }
 }
 
-/// Runqueues that are not in step overlap, and a waiter that runs meanwhile spins for part of a slice
-/// only.
+/// Runqueues that are not in step overlap, and a waiter that runs meanwhile spins for only part of a slice.
 #[test]
 fn out_of_step_waits_are_shorter() {
     for (queue, seen) in QUEUES.into_iter().zip(&*ANY_TIME_RUNS) {
@@ -84,7 +83,7 @@ fn out_of_step_waits_are_shorter() {
     }
 }
 
-/// Unbound, as the paper has it: balance scheduling never stacks; CFS does, and then waits are longer.
+/// Unbound, as in the paper: balance scheduling never stacks; CFS does, and then waits are longer.
 #[test]
 fn balance_never_stacks() {
     for (cfs, balance) in CFS_RUNS.iter().zip(&*BALANCE_RUNS) {

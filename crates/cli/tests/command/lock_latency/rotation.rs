@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs of vCPUs that always want a pCPU, and what two of them would wait for a lock.
 //!
-//! A vCPU that holds a lock computes, one that waits for it spins: on the host both just want a
-//! pCPU, so which of them runs when does not depend on the lock. Each run is one placement. From
-//! when its order has settled, the lock is put down at many moments (beginnings of slots of the two
-//! vCPUs' runqueues), preempted in the hands of one vCPU and wanted by the other; the latency
-//! counts from when the first of them runs.
+//! A vCPU that holds a lock computes, one that waits for it spins: on the host both just want a pCPU, so which of them
+//! runs when does not depend on the lock. Each run is one placement. From when its order has settled, a lock is assumed
+//! at many moments (beginnings of slots of the two vCPUs' runqueues), preempted in the hands of one vCPU and wanted by
+//! the other; the latency counts from when the first of them runs.
 
 use corun_model::time::{MS, SEC, US};
 use corun_model::{DispatcherParams, Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
@@ -21,7 +20,7 @@ use corun_sim::sched::dispatcher::Dispatcher;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What schedules.
+/// The scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
     /// CFS with the slices that the paper states; tasks bound to pCPUs drawn at random.
@@ -48,9 +47,9 @@ pub struct Seen {
     pub stacking: f64,
     pub stacked: f64,
     pub apart: f64,
-    /// Over all.
+    /// Over all placements.
     pub all: f64,
-    /// A slot, ns: what a turn took in the middle.
+    /// A slot, ns: the median length of a turn.
     pub slot: f64,
 }
 
@@ -62,7 +61,7 @@ struct Extent {
 }
 
 impl Scheduler {
-    /// Unbound tasks move about until they are evenly spread, and seldom after.
+    /// Unbound tasks move about until they are evenly spread, and rarely after that.
     fn extent(self) -> Extent {
         match self {
             Scheduler::Cfs => Extent {
@@ -243,7 +242,7 @@ fn next(turns: &Turns, task: usize, now: Nanos) -> Option<Turn> {
     })
 }
 
-/// For how long a 1 µs lock is waited for that `holder` was preempted with before `now`.
+/// For how long a 1 µs lock is waited for whose `holder` was preempted before `now`.
 fn latency(turns: &Turns, holder: usize, waiter: usize, now: Nanos) -> Option<Nanos> {
     let (held, spun) = (next(turns, holder, now)?, next(turns, waiter, now)?);
     let first = held.from.min(spun.from);
@@ -281,7 +280,7 @@ pub fn measure(pcpus: u32, queue: u32, kind: Scheduler, start: Start) -> Seen {
     let (mut stacked, mut apart, mut lengths) = (Sum::default(), Sum::default(), Vec::new());
     for seed in 0..extent.placements {
         let turns = turns(pcpus, queue, kind, start, seed);
-        // Enough left for a lock to be had, whatever its way.
+        // Enough is left for a lock to be taken, whatever happens.
         let sampled = extent.settled..extent.end - 50 * MS;
         let all = || {
             turns

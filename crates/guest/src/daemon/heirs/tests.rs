@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Real processes that a daemon has "moved"; it is asked to look, and nothing else of it works.
+//! Real processes that a daemon has "moved"; it is asked to look, and no other part of it works.
 
 use super::*;
 use crate::detector::Sighting;
@@ -26,7 +26,7 @@ impl Scene {
         if vcpus != PcpuSet::first(2) {
             return None;
         }
-        // It creates them only when it has been moved.
+        // The script creates them only after the shell has been moved.
         let shell = Sleeper::of(&format!("sleep 0.3; {script}"));
         let key = shell.key();
         let mut migrater = lock(&daemon.migrater);
@@ -48,7 +48,7 @@ impl Scene {
         migrater.pins.moved(&key, clock::now());
     }
 
-    /// The number of a process that the script has written.
+    /// The process number that the script has written.
     fn told(&mut self) -> u32 {
         let mut line = String::new();
         let output = self.shell.0.stdout.as_mut().unwrap();
@@ -135,7 +135,7 @@ fn a_thread_tied_to_another_vcpu_than_the_moved_one_stays_there() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     scene.daemon.free_heirs().unwrap();
-    // Not even if the moved one comes there.
+    // Not even if the moved thread goes there.
     scene.move_to(0);
     scene.daemon.free_heirs().unwrap();
     assert_eq!(affinity::get(child).unwrap(), affinity::only(0));
@@ -160,11 +160,11 @@ fn an_heir_is_freed_once_and_what_is_set_then_stays() {
     kill(child);
 }
 
-/// The first process that a moved one creates ends at once, so that nothing leads to the second.
+/// The first process that a moved thread creates ends at once, so that nothing leads to the second.
 #[test]
 fn bpf_tells_of_grandchildren_whose_parents_have_gone() {
     let script = "sh -c 'sleep 50 & echo $!'; sleep 50";
-    // Without BPF there is nothing to be seen.
+    // Without BPF nothing can be seen.
     let Some(mut scene) = Scene::new(Source::Bpf, script) else {
         return;
     };

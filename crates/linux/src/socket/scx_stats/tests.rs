@@ -39,7 +39,7 @@ fn asked(session: &mut Session, line: &str, status: &HostStatus) -> Value {
     serde_json::from_slice(&reply).unwrap()
 }
 
-/// A user that starts a VM may call it what a namesake of another is called here.
+/// A user who starts a VM may give it the name under which another one's namesake is shown here.
 #[test]
 fn no_vm_hides_another() {
     let mut host = status(10.0, vec![]);

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// A cpuset (version 1) of this machine's, as long as this lives; `None` where there are none to be had.
+/// A cpuset (version 1) of this machine's, as long as this lives; `None` where none are available.
 struct Cpuset(PathBuf);
 
 impl Cpuset {
@@ -75,7 +75,7 @@ impl Bound {
         })
     }
 
-    /// What it may use, as the kernel has it.
+    /// What it may use, according to the kernel.
     fn may(&self) -> PcpuSet {
         found(&self.fake).0
     }

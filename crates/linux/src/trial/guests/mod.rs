@@ -29,7 +29,7 @@ pub struct Pace {
     tsc_khz: u64,
     /// Rounds of a loop in a microsecond, in ring 3.
     per_us: u64,
-    /// Is ring 0 as fast? Where KVM has no help of the processor, it is some hundred times slower.
+    /// Is ring 0 as fast? Where KVM has no help from the processor, it is some hundred times slower.
     ring_0: bool,
 }
 
@@ -49,7 +49,7 @@ struct Task {
     /// The pCPU of each vCPU.
     pcpus: Vec<PcpuId>,
     slice: Nanos,
-    /// Of its chance.
+    /// The seed of its random numbers.
     seed: u64,
     pace: Pace,
     /// Is it the subject, whose counters matter?
@@ -63,14 +63,14 @@ struct Go {
     until: Nanos,
 }
 
-/// What it says.
+/// Its reply.
 #[derive(Debug, Serialize, Deserialize)]
 enum Reply {
     Measured(Pace),
     Ready,
     /// What its vCPUs have done.
     Done(Vec<Done>),
-    /// Why there is nothing else to say.
+    /// Why there is no other reply.
     Failed(String),
 }
 

@@ -91,9 +91,7 @@ gang = "gangs"
 experiment = "x/two"
 measure = "host.stacking_probability"
 as = "share"
-let.stacked = "100 * [cfs]"
-note = "CFS comes to {stacked:0.00 %}"
-values.cfs = "stacked"
+values.cfs = "100 * [cfs]"
 values.balance = "100 * [balance]"
 order = ["[balance] < [cfs]"]
 [check."x.trend"]
@@ -128,9 +126,7 @@ fn every_kind_of_claim_comes_to_its_verdict() {
     assert_eq!(stacking["seeds"], 4);
     assert_eq!(stacking["ours"]["balance"], 0.0);
     assert_eq!(stacking["values"][1]["verdict"], "close");
-    let cfs = stacking["ours"]["cfs"].as_f64().unwrap();
-    assert!(cfs > 0.0);
-    assert_eq!(stacking["note"], format!("CFS comes to {cfs:.2} %"));
+    assert!(stacking["ours"]["cfs"].as_f64().unwrap() > 0.0);
     assert_eq!(of("x.trend")["verdict"], "holds");
     assert_eq!(of("x.trend")["ours"], "true in 4/4 seeds");
     let lines = of("x.lines");
@@ -141,6 +137,20 @@ fn every_kind_of_claim_comes_to_its_verdict() {
         "not implemented yet: needs policy gang"
     );
     assert_eq!(of("x.later")["ours"], Value::Null);
+}
+
+#[test]
+fn numbers_of_a_note_are_taken_from_the_runs() {
+    let noted =
+        "let.stacked = \"100 * [cfs]\"\nnote = \"CFS comes to {stacked:0.00 %}\"\norder = [";
+    let dir = place("note", &CHECKS.replacen("order = [", noted, 1));
+    let json = json(&["--experiments", &dir, "--json", "-q", "x.stacking"]);
+    let cfs = json["claims"][0]["ours"]["cfs"].as_f64().unwrap();
+    assert!(cfs > 0.0);
+    assert_eq!(
+        json["claims"][0]["note"],
+        format!("CFS comes to {cfs:.2} %")
+    );
 }
 
 /// What depends on something not measured, or on a division by zero, does not hold, and a note says so.

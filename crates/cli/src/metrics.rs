@@ -111,8 +111,19 @@ fn serve(address: SocketAddr, exporter: &mut Exporter) -> anyhow::Result<()> {
     output::note(&format!("corun: http://{}/metrics", listener.local_addr()?));
     loop {
         // Whatever clients do, it is not our failure.
-        if let Ok((stream, _)) = listener.accept() {
+        if let Some(stream) = next_client(&listener) {
             let _ = answer(stream, exporter);
+        }
+    }
+}
+
+/// Who comes next; `None`, after a while, if the kernel refuses that connection.
+fn next_client(listener: &TcpListener) -> Option<TcpStream> {
+    match listener.accept() {
+        Ok((stream, _)) => Some(stream),
+        Err(_) => {
+            std::thread::sleep(socket::PAUSE);
+            None
         }
     }
 }
@@ -202,6 +213,18 @@ mod tests {
         assert!(ask("GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("\0\0\r\n\r\n").starts_with("HTTP/1.1 405"));
+    }
+
+    /// For lack of descriptors, for example: whoever knocks goes on knocking, and would keep a pCPU busy.
+    #[test]
+    fn after_a_connection_that_the_kernel_refuses_there_is_a_pause() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let began = Instant::now();
+        assert!(next_client(&listener).is_none());
+        assert!(began.elapsed() >= socket::PAUSE);
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(next_client(&listener).is_some());
     }
 
     #[test]

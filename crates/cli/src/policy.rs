@@ -148,10 +148,11 @@ fn of_vm(vm: &VmInForce) -> String {
     } else {
         "off (not what was predicted)"
     };
-    let range = |values: &[f64]| {
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(0.0, f64::max);
-        format!("{least:.1} to {most:.1}")
+    let range = |values: &[f64], unit: &str| {
+        let values = || values.iter().copied();
+        let ends = values().reduce(f64::min).zip(values().reduce(f64::max));
+        let shown = |(least, most)| format!("{least:.1} to {most:.1} {unit}");
+        ends.map_or("–".to_string(), shown)
     };
     let loan = match vm.loan_percent {
         loan if loan > 0.0 => format!(", borrows {loan:.1} %"),
@@ -165,9 +166,38 @@ fn of_vm(vm: &VmInForce) -> String {
         None => "",
     };
     format!(
-        "VM {}: {state}, weights {} %, latencies {} ms{loan}{wakers}\n",
+        "VM {}: {state}, weights {}, latencies {}{loan}{wakers}\n",
         vm.name,
-        range(&vm.weights_percent),
-        range(&vm.latencies_ms)
+        range(&vm.weights_percent, "%"),
+        range(&vm.latencies_ms, "ms")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vm(weights_percent: Vec<f64>, latencies_ms: Vec<f64>) -> VmInForce {
+        VmInForce {
+            name: "web".to_string(),
+            enforced: true,
+            loan_percent: 0.0,
+            wakers_seen: true,
+            wakers: None,
+            weights_percent,
+            latencies_ms,
+        }
+    }
+
+    #[test]
+    fn a_vm_without_vcpus_has_no_range_of_weights() {
+        assert_eq!(
+            of_vm(&vm(vec![80.0, 120.0], vec![6.0])),
+            "VM web: on, weights 80.0 to 120.0 %, latencies 6.0 to 6.0 ms\n"
+        );
+        assert_eq!(
+            of_vm(&vm(Vec::new(), Vec::new())),
+            "VM web: on, weights –, latencies –\n"
+        );
+    }
 }

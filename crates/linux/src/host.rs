@@ -80,8 +80,11 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let folder = options.state_dir.clone();
     let failed = |cause| cannot_remember(&folder, cause);
     let mut journal = Journal::open(&folder).map_err(failed)?;
-    bury_the_dead(&journal, &folder).map_err(failed)?;
     let notes = options.notes;
+    if let Some(forgotten) = &journal.forgotten {
+        notes(forgotten);
+    }
+    bury_the_dead(&journal, &folder).map_err(failed)?;
     let polling = set_polling(&options)?;
     let forced: Vec<String> = verdict.forced.iter().map(|f| f.id.to_string()).collect();
     let mut last = LastWords::default();

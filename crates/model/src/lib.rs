@@ -8,6 +8,7 @@
 mod counted;
 mod dispatcher;
 mod gang;
+pub mod guests;
 mod harmless;
 mod idle_state;
 mod ids;

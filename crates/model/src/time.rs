@@ -11,6 +11,10 @@ pub const MS: Nanos = 1_000_000;
 /// One second.
 pub const SEC: Nanos = 1_000_000_000;
 
+/// The longest that anything may be said to last, unless less makes sense: a day, longer than any run, so that no sum of
+/// times comes near the end of `u64`.
+pub const LONGEST: Nanos = 86_400 * SEC;
+
 /// Scheduler ticks per second of a host that says nothing else: `CONFIG_HZ` of Debian and Ubuntu.
 pub const HOST_HZ: u32 = 250;
 

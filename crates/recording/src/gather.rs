@@ -17,6 +17,10 @@ use std::collections::BTreeMap;
 const MAX_KINDS: usize = 4096;
 /// Events further apart than this do not belong to one recording, ns.
 const GAP: Nanos = 3600 * SEC;
+/// A gap is told if it is so many times as long as all the rest: hosts with VMs are never so quiet.
+const DWARFS: u64 = 10;
+/// A shorter gap is not told: to replay it takes no time.
+const NOTEWORTHY: Nanos = SEC;
 
 /// What has been gathered so far.
 pub(crate) struct Gather<'a> {
@@ -47,6 +51,10 @@ pub(crate) struct Gather<'a> {
     unusable: u64,
     far_away: u64,
     far_away_at: u64,
+    /// The longest time between two events, ns, and where in the file these are.
+    longest_gap: (Nanos, [u64; 2]),
+    /// Where the last event applied is.
+    applied_at: u64,
 }
 
 impl<'a> Gather<'a> {
@@ -71,6 +79,8 @@ impl<'a> Gather<'a> {
             unusable: 0,
             far_away: 0,
             far_away_at: 0,
+            longest_gap: (0, [0; 2]),
+            applied_at: 0,
         }
     }
 
@@ -130,6 +140,10 @@ impl<'a> Gather<'a> {
         }
         self.applied += 1;
         let line = next.line;
+        if gap > self.longest_gap.0 {
+            self.longest_gap = (gap, [self.applied_at, line]);
+        }
+        self.applied_at = line;
         self.rebuild.apply(next).map_err(|too| {
             let (file, what, max) = (self.file(), too.what, too.max);
             ImportError::TooLarge {
@@ -278,6 +292,7 @@ impl<'a> Gather<'a> {
                 at: (self.unit)(self.far_away_at),
             });
         }
+        notes.extend(self.silence());
         if self.unusable > 0 {
             notes.push(Note::Unusable {
                 events: self.unusable,
@@ -295,6 +310,18 @@ impl<'a> Gather<'a> {
         }
         self.notes.extend(notes);
         self.doubts();
+    }
+
+    /// The longest gap, if a wrong timestamp may have made it.
+    fn silence(&self) -> Option<Note> {
+        let (gap, between) = self.longest_gap;
+        let rest = self.rebuild.duration().saturating_sub(gap);
+        let dwarfs = gap >= NOTEWORTHY && gap / DWARFS > rest;
+        dwarfs.then(|| Note::Silence {
+            gap,
+            rest,
+            between: between.map(self.unit),
+        })
     }
 
     /// Notes what the events themselves leave open.

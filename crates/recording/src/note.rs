@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a reader of the results must know about how the recording was read.
 
-use corun_model::counted;
+use corun_model::{Nanos, counted, time};
 use std::fmt;
 
 /// Where in a file something is.
@@ -96,6 +96,15 @@ pub enum Note {
         /// The first of them.
         at: Place,
     },
+    /// Nothing happens for far longer than all the rest of the recording lasts.
+    Silence {
+        /// How long, ns.
+        gap: Nanos,
+        /// How long the rest lasts, ns.
+        rest: Nanos,
+        /// The last event before, and the first one after.
+        between: [Place; 2],
+    },
     /// The recording lost events while it was taken.
     Lost {
         /// How many, as far as it says.
@@ -163,6 +172,7 @@ impl Note {
             | Self::Behind { .. }
             | Self::Reordered { .. }
             | Self::FarAway { .. }
+            | Self::Silence { .. }
             | Self::Overwritten { .. }
             | Self::ContextUnknown { .. }
             | Self::GroupingInferred { .. }
@@ -213,6 +223,15 @@ impl fmt::Display for Note {
                 f,
                 "left out: {}, first in {at}, more than an hour after all others",
                 counted(*events, "event")
+            ),
+            Self::Silence { gap, rest, between } => write!(
+                f,
+                "nothing happens for {} between {} and {}, and all the rest lasts {}: is a timestamp \
+                 wrong? Replays go through all of that time; leave out what does not belong to the recording",
+                time::show(*gap),
+                between[0],
+                between[1],
+                time::show(*rest)
             ),
             Self::Lost { events, gaps } => write!(
                 f,

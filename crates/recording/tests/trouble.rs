@@ -105,6 +105,41 @@ fn clocks_that_jump() {
     );
 }
 
+/// Within the hour in which events are believed to belong together, one of them makes replays of an hour.
+#[test]
+fn a_timestamp_that_makes_a_recording_long_is_told() {
+    let stray = |at| switch(at, 7, 8, "CPU 0/KVM");
+    let empty = |text: String| {
+        let notes = read_bytes("x", text.as_bytes()).unwrap().notes;
+        let mut found = notes
+            .into_iter()
+            .filter(|note| matches!(note, Note::Silence { .. }));
+        (found.next(), found.next())
+    };
+    // Without one, events that are 1 µs apart go on for 198 µs.
+    assert_eq!(empty(good()), (None, None));
+    let late = Note::Silence {
+        gap: 2_999_999_801_000,
+        rest: 198_000,
+        between: [Place::Line(199), Place::Line(200)],
+    };
+    assert_eq!(
+        late.to_string(),
+        "nothing happens for 3000 s between line 199 and line 200, and all the rest lasts 198 µs: is a \
+         timestamp wrong? Replays go through all of that time; leave out what does not belong to the recording"
+    );
+    assert_eq!(empty(good() + &stray("3005.0")), (Some(late), None));
+    let early = Note::Silence {
+        gap: 4_000_001_000,
+        rest: 198_000,
+        between: [Place::Line(1), Place::Line(2)],
+    };
+    assert_eq!(empty(stray("1.0") + &good()), (Some(early), None));
+    // A pause that a host may well have, and one that takes no time to replay.
+    let twice = good() + &good().replace(" 5.0", " 5.5");
+    assert_eq!(empty(twice), (None, None));
+}
+
 #[test]
 fn recordings_in_no_order() {
     let long: String = (0..40_000u32)

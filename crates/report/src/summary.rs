@@ -102,12 +102,12 @@ fn throughput(vms: &[(&str, f64)], reference: &str) -> Option<String> {
     let logs: Vec<f64> = vms
         .iter()
         .filter(|(_, ratio)| *ratio > 0.0)
-        .map(|(_, ratio)| ratio.ln())
+        .map(|(_, ratio)| libm::log(*ratio))
         .collect();
     if logs.is_empty() {
         return None;
     }
-    let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    let mean = libm::exp(logs.iter().sum::<f64>() / logs.len() as f64);
     let mean = format!("throughput is {} that of {reference}", ratio(mean));
     let by_ratio = |a: &&(&str, f64), b: &&(&str, f64)| a.1.total_cmp(&b.1);
     let worst = vms.iter().min_by(by_ratio)?;

@@ -79,7 +79,7 @@ fn detail(gain: f64) -> Detail {
     let times = |scale: f64| Times {
         steps: (1..40u32)
             .map(|n| {
-                let longest = (1000.0 * scale / gain * 1.2f64.powi(n as i32)) as u64;
+                let longest = (1000.0 * scale / gain * libm::pow(1.2, f64::from(n))) as u64;
                 (longest, u64::from(n * (41 - n)))
             })
             .collect(),

@@ -7,6 +7,7 @@ use crate::problem::Located;
 use crate::reader::Reader;
 use crate::suggest::or_nearest;
 use corun_model::Nanos;
+use corun_model::guests::SMALLEST_IMAGE;
 use corun_model::time::SEC;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -160,8 +161,6 @@ impl FromStr for Rate {
 
 /// 1 PiB; disks are smaller and slower than that.
 const MOST: u64 = 1 << 50;
-/// The least size of a VM's image.
-const SMALLEST_IMAGE: u64 = 1 << 20;
 const SIZE: &str = "a size from 0B to 1048576GB, whole, such as \"32GB\"";
 const RATE: &str = "a rate from 1B/s to 1000000GB/s, whole, such as \"50MB/s\"";
 

@@ -4,12 +4,12 @@
 use crate::hardware::{costs, halt_poll, hardware};
 use crate::reader::Reader;
 use crate::settings::{CfsKeys, CorunKeys, CreditKeys, EevdfKeys, Host, RrKeys, Run, Schedulers};
-use corun_model::time::{HOST_HZ, MS, SEC, US};
+use corun_model::time::{HOST_HZ, LONGEST, MS, SEC, US};
 use corun_model::{DispatcherParams, IdleState, Nanos, Topology};
 use std::ops::RangeInclusive;
 
 /// Lengths of runs: beyond a day of virtual time something is wrong.
-const LENGTH: RangeInclusive<Nanos> = MS..=86_400 * SEC;
+const LENGTH: RangeInclusive<Nanos> = MS..=LONGEST;
 /// Scheduler parameters: a shorter one would be all overhead, a longer one is no schedule.
 const PARAMETER: RangeInclusive<Nanos> = US..=10 * SEC;
 /// Parameters that may be switched off.

@@ -8,7 +8,7 @@ use crate::reader::Reader;
 use crate::settings::Vm;
 use crate::suggest::or_nearest;
 use crate::vms::Vms;
-use corun_model::time::{self, MS, SEC, US};
+use corun_model::time::{self, LONGEST, MS, SEC, US};
 use corun_model::{Nanos, Presence};
 
 /// `[network]`.
@@ -124,8 +124,6 @@ const LATENCY: std::ops::RangeInclusive<Nanos> = 0..=SEC;
 const RTO: std::ops::RangeInclusive<Nanos> = MS..=60 * SEC;
 /// An ACK's delay: `TCP_DELACK_MAX` at most.
 const ACK_DELAY: std::ops::RangeInclusive<Nanos> = 0..=200 * MS;
-/// A day: longer than any run.
-const LONGEST: Nanos = 86_400 * SEC;
 /// How long a client waits.
 const PATIENCE: std::ops::RangeInclusive<Nanos> = US..=LONGEST;
 

@@ -8,6 +8,7 @@ use crate::names;
 use crate::reader::Reader;
 use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
+use corun_model::guests::SHORTEST_PLE;
 use corun_model::time::{self, MS, SEC, US};
 use corun_model::{NEUTRAL_WEIGHT, PcpuSet, nearest};
 use std::sync::Arc;
@@ -281,8 +282,6 @@ const HEARTBEAT: std::ops::RangeInclusive<u64> = 50 * US..=100 * MS;
 const MOST_SLICES: u32 = corun_policies::vmigrater::MOST_SLICES as u32;
 /// Nothing that a guest kernel does once takes longer.
 const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
-/// The shortest PLE window: a few PAUSEs; with fewer, a simulation would do nothing but exits.
-const SHORTEST_PLE: u64 = 100;
 
 /// The window of pause-loop exits; 0: there are none.
 fn ple_window(table: &Reader<'_>) -> Option<u64> {

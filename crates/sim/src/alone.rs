@@ -18,6 +18,7 @@ use crate::guest::{DiskSpec, DiskUse, GuestError, Guests, ThreadSpec, VmSpec};
 use crate::host::{Costs, HardwareParams, HostParams, Standstill, Totals};
 use crate::sched::dispatcher::Dispatcher;
 use crate::workload::{self, ParseError, Preset, PresetClient};
+use corun_model::guests::IMAGE;
 use corun_model::time::{HOST_HZ, MS, SEC};
 use corun_model::{DispatcherParams, Nanos, PcpuId, Presence, Topology, TopologyError, VmId};
 
@@ -134,9 +135,6 @@ impl Alone {
     }
 }
 
-/// The VM's image on a solid-state disk of its own, bytes, if it reads or writes.
-const IMAGE: u64 = 32 << 30;
-
 /// How long to measure a workload with so many events in the pilot run: whole steps of 20 ms.
 fn length(pilot: u64) -> Nanos {
     let fitting = PILOT.saturating_mul(EVENTS) / pilot.max(1);
@@ -191,7 +189,7 @@ pub(crate) fn guests(preset: &Preset, seed: u64) -> Result<(Guests, u32), AloneE
     Ok((guests, pcpus))
 }
 
-/// The VM of a preset; with a disk if it reads or writes.
+/// The VM of a preset; with an image on a solid-state disk of its own if it reads or writes.
 fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
     let threads = preset.threads(preset.default_threads(VCPUS))?;
     let uses_disk = threads.iter().any(|thread| thread.program.uses_disk());

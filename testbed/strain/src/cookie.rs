@@ -4,14 +4,12 @@
 
 use std::io;
 
-/// `PR_SCHED_CORE` and `PR_SCHED_CORE_CREATE` (linux/prctl.h).
-const PR_SCHED_CORE: libc::c_int = 62;
-const CREATE: libc::c_ulong = 1;
-
 /// Makes a cookie and prints that, or why it could not.
 pub fn run() {
+    // prctl() takes what follows the first number as longs.
+    let create = libc::PR_SCHED_CORE_CREATE as libc::c_ulong;
     // SAFETY: takes integers only.
-    match unsafe { libc::prctl(PR_SCHED_CORE, CREATE, 0, 0, 0) } {
+    match unsafe { libc::prctl(libc::PR_SCHED_CORE, create, 0, 0, 0) } {
         0 => println!("cookie\tmade"),
         _ => println!("cookie\t{}", io::Error::last_os_error()),
     }

@@ -3,6 +3,7 @@
 
 use super::demand;
 use super::schedulers::{elsewhere, set, unknown};
+use corun_model::guests::IMAGE;
 use corun_model::time::{self, SEC};
 use corun_model::{NEUTRAL_WEIGHT, Nanos};
 use corun_scenario::{
@@ -13,9 +14,6 @@ use corun_sim::device::disk::{
     Share, SsdParams,
 };
 use corun_sim::guest::{self, DiskSpec, ThreadSpec};
-
-/// Size of a VM's image unless given. Assumed: what small servers get; it decides how far apart two VMs' data are.
-const IMAGE: u64 = 32 << 30;
 
 /// All disks of a case, whose host has `hz` timer ticks per second.
 ///

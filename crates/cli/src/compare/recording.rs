@@ -9,8 +9,8 @@ use super::events::Ran;
 use super::input::Unread;
 use super::progress::Progress;
 use super::recorded_host::{
-    assumed, basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay,
-    spinning_share,
+    OwnScheduler, assumed, basis, calibrated, case, facts, own_scheduler, refuse_scenario_options,
+    replay, spinning_share,
 };
 use super::runs::policies;
 use super::schedulers::{blind, sets_unheeded};
@@ -82,32 +82,9 @@ pub fn compare(
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
     let own = own_scheduler(recording, &args.recorded);
     let case = case(&args.runs, recording, &suggested)?;
-    let default = default_policies(own.name);
-    let chosen = policies(&args.runs, Some(default))?;
-    let seeds = seeds(args.runs.seed, &args.runs.several(), args.watch.is_one())?;
-    let selection = format!("--policies {} --seed {}", chosen[0], seeds[0]);
-    let most_extremes = if args.extremes { MOST_EXTREMES } else { 1 };
-    let replays = chosen.len() * most_extremes * seeds.len();
-    let of_one = match args.extremes {
-        true => format!("{selection}, without --extremes"),
-        false => selection.clone(),
-    };
-    args.watch.check(replays, &of_one)?;
-    args.watch.window(recording.duration())?;
+    let asked = Asked::of(args, recording, own.name)?;
     outputs.try_out()?;
-    // The check uses the own scheduler, whether or not that is compared.
-    let others = chosen.iter().filter(|name| *name != own.name);
-    let policies: Vec<&str> = std::iter::once(own.name)
-        .chain(others.map(String::as_str))
-        .collect();
-    let blind = policies
-        .iter()
-        .filter_map(|policy| Some(format!("{policy}: {}", blind(policy, &case)?)));
-    for note in sets_unheeded(&args.runs.sets, &policies)
-        .into_iter()
-        .chain(blind)
-        .chain(own.overruled.clone())
-    {
+    for note in notes_on_policies(args, &own, &asked.policies, &case) {
         output::note(&note);
         notes.push(note);
     }
@@ -130,9 +107,61 @@ pub fn compare(
         confidence: advice::confidence(&check, &basis(&import)),
         check,
     };
-    let runs = replayed.runs(&chosen, &extremes, &seeds)?;
-    let about = replayed.about(&seeds, &selection, notes.clone());
+    let runs = replayed.runs(&asked.policies, &extremes, &asked.seeds)?;
+    let about = replayed.about(&asked.seeds, &asked.selection, notes.clone());
     Ok((replayed.comparison(runs, notes), about))
+}
+
+/// What the options ask for.
+struct Asked {
+    policies: Vec<String>,
+    seeds: Vec<u64>,
+    /// The options that choose the first replay.
+    selection: String,
+}
+
+impl Asked {
+    /// For a host whose own scheduler is `own`.
+    ///
+    /// # Errors
+    /// [`Invalid`] for unknown policies, and for more than can be watched.
+    fn of(args: &Args, recording: &Recording, own: &str) -> anyhow::Result<Self> {
+        let policies = policies(&args.runs, Some(default_policies(own)))?;
+        let seeds = seeds(args.runs.seed, &args.runs.several(), args.watch.is_one())?;
+        let selection = format!("--policies {} --seed {}", policies[0], seeds[0]);
+        let most_extremes = if args.extremes { MOST_EXTREMES } else { 1 };
+        let replays = policies.len() * most_extremes * seeds.len();
+        let of_one = match args.extremes {
+            true => format!("{selection}, without --extremes"),
+            false => selection.clone(),
+        };
+        args.watch.check(replays, &of_one)?;
+        args.watch.window(recording.duration())?;
+        Ok(Self {
+            policies,
+            seeds,
+            selection,
+        })
+    }
+}
+
+/// What the policies replayed do not heed or see, and whether the user says otherwise than the recording.
+fn notes_on_policies(
+    args: &Args,
+    own: &OwnScheduler,
+    chosen: &[String],
+    case: &Case,
+) -> Vec<String> {
+    // The check is under the own one, whether or not it is compared.
+    let others = chosen.iter().filter(|name| *name != own.name);
+    let policies: Vec<&str> = std::iter::once(own.name)
+        .chain(others.map(String::as_str))
+        .collect();
+    let blind = policies
+        .iter()
+        .filter_map(|policy| Some(format!("{policy}: {}", blind(policy, case)?)));
+    let unheeded = sets_unheeded(&args.runs.sets, &policies).into_iter();
+    unheeded.chain(blind).chain(own.overruled.clone()).collect()
 }
 
 /// The host's own scheduler first, each once.

@@ -270,57 +270,17 @@ fn problem(place: &Place, key: &str, message: String) -> Problem {
     }
 }
 
+/// The options that an entry is: several if it is a list or a table.
 fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem> {
-    // A file that names a file would be read twice, or not at all; with `restore` in it no run would begin.
-    let known =
-        |arg: &&Arg| (arg.get_long()).is_some_and(|long| !["config", "restore"].contains(&long));
-    let Some(arg) = command
-        .get_arguments()
-        .filter(known)
-        .find(|arg| arg.get_long() == Some(&entry.key))
-    else {
-        let keys = command.get_arguments().filter(known);
-        let keys: Vec<&str> = keys.filter_map(Arg::get_long).collect();
-        let message = format!("unknown key, {}", or_nearest(&entry.key, &keys));
-        return Err(problem(&entry.place, &entry.key, message));
-    };
-    let wrong = |node: &Node, expected: &str| {
-        let found = node.value.show();
-        problem(
-            &node.place,
-            &entry.key,
-            format!("found {found}, expected {expected}"),
-        )
-    };
-    let node = &entry.node;
-    let texts: Vec<(&Node, String)> = match &node.value {
-        Value::Flag(flag) if is_flag(arg) => {
-            let word = Word {
-                long: entry.key.clone(),
-                value: None,
-                place: entry.place.clone(),
-            };
-            return Ok(flag.then_some(word).into_iter().collect());
-        }
-        _ if is_flag(arg) => return Err(wrong(node, "true or false")),
-        Value::Table(table) if entry.key == SET => assignments(table)?,
-        _ if entry.key == SET => {
-            return Err(wrong(node, "a table such as [set] with slot = \"5ms\""));
-        }
-        // A template that renders no canary must not put the whole host under the policy.
-        Value::List(list) if matches!(arg.get_action(), ArgAction::Append) => {
-            if list.is_empty() {
-                return Err(wrong(node, "one at least, or no such key"));
-            }
-            let one = |node| Some((node, scalar(node)?));
-            let all: Option<Vec<_>> = list.iter().map(one).collect();
-            all.ok_or_else(|| wrong(node, "a list of texts such as [\"web1\", \"db\"]"))?
-        }
-        _ => {
-            let text = scalar(node).ok_or_else(|| wrong(node, "text in quotes, or a number"))?;
-            vec![(node, text)]
-        }
-    };
+    let arg = option_of(command, entry)?;
+    if let (true, Value::Flag(flag)) = (is_flag(arg), &entry.node.value) {
+        let word = Word {
+            long: entry.key.clone(),
+            value: None,
+            place: entry.place.clone(),
+        };
+        return Ok(flag.then_some(word).into_iter().collect());
+    }
     let word = |(node, text): (&Node, String)| {
         let word = Word {
             long: entry.key.clone(),
@@ -329,10 +289,56 @@ fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem
         };
         match command.clone().try_get_matches_from([word.written()]) {
             Ok(_) => Ok(word),
-            Err(error) => Err(wrong(node, &expected(&error))),
+            Err(error) => Err(wrong(entry, node, &expected(&error))),
         }
     };
-    texts.into_iter().map(word).collect()
+    texts_of(arg, entry)?.into_iter().map(word).collect()
+}
+
+/// The option that an entry's key names.
+fn option_of<'a>(command: &'a Command, entry: &Entry) -> Result<&'a Arg, Problem> {
+    // A file that names a file would be read twice, or not at all; with `restore` in it no run would begin.
+    let known =
+        |arg: &&Arg| (arg.get_long()).is_some_and(|long| !["config", "restore"].contains(&long));
+    let mut options = command.get_arguments().filter(known);
+    let named = options.find(|arg| arg.get_long() == Some(&entry.key));
+    named.ok_or_else(|| {
+        let keys = command.get_arguments().filter(known);
+        let keys: Vec<&str> = keys.filter_map(Arg::get_long).collect();
+        let message = format!("unknown key, {}", or_nearest(&entry.key, &keys));
+        problem(&entry.place, &entry.key, message)
+    })
+}
+
+/// The values of an entry that is no flag, as a command line would have them, each with its place.
+fn texts_of<'a>(arg: &Arg, entry: &'a Entry) -> Result<Vec<(&'a Node, String)>, Problem> {
+    let node = &entry.node;
+    let wrong = |expected: &str| wrong(entry, node, expected);
+    match &node.value {
+        _ if is_flag(arg) => Err(wrong("true or false")),
+        Value::Table(table) if entry.key == SET => assignments(table),
+        _ if entry.key == SET => Err(wrong("a table such as [set] with slot = \"5ms\"")),
+        // A template that renders no canary must not put the whole host under the policy.
+        Value::List(list) if matches!(arg.get_action(), ArgAction::Append) => {
+            if list.is_empty() {
+                return Err(wrong("one at least, or no such key"));
+            }
+            let one = |node| Some((node, scalar(node)?));
+            let all: Option<Vec<_>> = list.iter().map(one).collect();
+            all.ok_or_else(|| wrong("a list of texts such as [\"web1\", \"db\"]"))
+        }
+        _ => {
+            let text = scalar(node).ok_or_else(|| wrong("text in quotes, or a number"))?;
+            Ok(vec![(node, text)])
+        }
+    }
+}
+
+/// That an entry, or this item of it, is something else than expected.
+fn wrong(entry: &Entry, node: &Node, expected: &str) -> Problem {
+    let found = node.value.show();
+    let message = format!("found {found}, expected {expected}");
+    problem(&node.place, &entry.key, message)
 }
 
 /// A value as it would be on a command line.

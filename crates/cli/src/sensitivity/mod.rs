@@ -131,18 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("--csv", args.csv.as_ref()),
     ])?;
     outputs::csv_is_printed(args.csv.as_ref(), args.json)?;
-    let input = input::open(&args.input)?;
-    outputs.spare(input::place(&args.input))?;
-    let (name, text) = match input {
-        Input::Scenario { name, text } => (name, text),
-        Input::Recording(unread) => {
-            return Err(Invalid::error(format!(
-                "{}: this is no scenario: expected TOML (docs/scenario.md); recordings have no \
-                 parameters to vary but those of `corun compare --set`",
-                unread.name
-            )));
-        }
-    };
+    let (name, text) = read(args, &outputs)?;
     let values = chosen_values(args)?;
     key::check(&args.param, &name, &text)?;
     key::alone(&args.param, &args.runs)?;
@@ -160,33 +149,54 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         notes.push(note);
     }
     let first = scenarios.first().context("there is no value")?;
-    let mut result = Sensitivity {
-        version: env!("CARGO_PKG_VERSION").to_string(),
-        scenario: runs::stem(&name),
-        title: first.title.clone(),
-        source: first.source.clone(),
-        parameter: args.param.clone(),
-        unit: values.unit.to_string(),
-        logarithmic: args.log,
-        measure: args.measure,
-        notes: notes.clone(),
-        lines: Vec::new(),
-        points,
-    };
-    result.measure(args.measure, args.vm.as_deref());
-    if let Some(note) = result.unseen() {
-        output::note(&note);
-        notes.push(note);
-        result.notes.clone_from(&notes);
-    }
+    let result = measured(
+        args,
+        Sensitivity {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            scenario: runs::stem(&name),
+            title: first.title.clone(),
+            source: first.source.clone(),
+            parameter: args.param.clone(),
+            unit: values.unit.to_string(),
+            logarithmic: args.log,
+            measure: args.measure,
+            notes,
+            lines: Vec::new(),
+            points,
+        },
+    );
     let about = html::About {
         command: provenance::this(),
         next: Vec::new(),
         facts: provenance::facts(&first.cases),
-        notes,
+        notes: result.notes.clone(),
         input: Some(text),
     };
     show(args, &result, &about)
+}
+
+/// The scenario's name and text, which no output is to overwrite.
+fn read(args: &Args, outputs: &Outputs) -> anyhow::Result<(String, String)> {
+    let input = input::open(&args.input)?;
+    outputs.spare(input::place(&args.input))?;
+    match input {
+        Input::Scenario { name, text } => Ok((name, text)),
+        Input::Recording(unread) => Err(Invalid::error(format!(
+            "{}: this is no scenario: expected TOML (docs/scenario.md); recordings have no \
+             parameters to vary but those of `corun compare --set`",
+            unread.name
+        ))),
+    }
+}
+
+/// The same with the measure that is asked for, and a note if that shows nothing.
+fn measured(args: &Args, mut result: Sensitivity) -> Sensitivity {
+    result.measure(args.measure, args.vm.as_deref());
+    if let Some(note) = result.unseen() {
+        output::note(&note);
+        result.notes.push(note);
+    }
+    result
 }
 
 /// What is not done as rt-app files say, and which clients never come, whatever the value; each reported once.

@@ -130,7 +130,7 @@ pub fn range(text: &str, log: bool) -> Result<Values, String> {
             kind.value(match (step, log) {
                 (0, _) => low,
                 (step, _) if step == steps - 1 => high,
-                (_, true) => low * (high / low).powf(share),
+                (_, true) => low * libm::pow(high / low, share),
                 (_, false) => low + (high - low) * share,
             })
         })

@@ -25,6 +25,8 @@ const ENTRY: usize = 16;
 /// Longest record: 512 entries and the head (`RECORD_ENTRIES` in platform/bpf.h).
 const LONGEST: usize = HEAD + 512 * ENTRY;
 const KNOBS: usize = size_of::<Knobs>();
+/// More bytes of records than this, unpacked, need more memory than is reasonable; two busy pCPUs record 3 MB a second.
+const MAX_BYTES: u64 = 1 << 31;
 
 /// One thing that passed the tap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,16 @@ pub enum FormatError {
         /// The length it claims.
         length: u32,
     },
+    /// There is too much in it to keep in memory.
+    #[error(
+        "record {index}: too many bytes of records (at most {max}, unpacked); record for a shorter time"
+    )]
+    TooLarge {
+        /// The first record that is too much, from 0.
+        index: usize,
+        /// The limit.
+        max: u64,
+    },
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -155,12 +167,13 @@ impl Recording {
         let packed = start == [0x1f, 0x8b];
         let input = start.as_slice().chain(input);
         match packed {
-            true => Self::read_plain(GzDecoder::new(input)),
-            false => Self::read_plain(input),
+            true => Self::read_plain(GzDecoder::new(input), MAX_BYTES),
+            false => Self::read_plain(input, MAX_BYTES),
         }
     }
 
-    fn read_plain(mut input: impl Read) -> Result<Self, FormatError> {
+    /// Reads records of at most `max` bytes in all.
+    fn read_plain(mut input: impl Read, max: u64) -> Result<Self, FormatError> {
         const HEADER: usize = 16;
         let head = up_to(HEADER, &mut input)?;
         let magic = &head[..head.len().min(MAGIC.len())];
@@ -193,7 +206,13 @@ impl Recording {
             policies: Vec::new(),
             lost: None,
         };
-        while let Some(record) = read_record(&mut input, recording.records.len())? {
+        let mut read = 0;
+        while let Some((length, record)) = read_record(&mut input, recording.records.len())? {
+            read += u64::from(length);
+            if read > max {
+                let index = recording.records.len();
+                return Err(FormatError::TooLarge { index, max });
+            }
             match record.op {
                 TRAILER => {
                     recording.lost = Some(record.arg);
@@ -210,8 +229,8 @@ impl Recording {
     }
 }
 
-/// The next record; `None` at the end of the file, wherever that is.
-fn read_record(input: &mut impl Read, index: usize) -> Result<Option<Record>, FormatError> {
+/// The next record and its length; `None` at the end of the file, wherever that is.
+fn read_record(input: &mut impl Read, index: usize) -> Result<Option<(u32, Record)>, FormatError> {
     let mut length = [0; 4];
     if !fill(input, &mut length)? {
         return Ok(None);
@@ -227,7 +246,7 @@ fn read_record(input: &mut impl Read, index: usize) -> Result<Option<Record>, Fo
         return Ok(None);
     }
     let entries = bytes[HEAD..].chunks_exact(ENTRY);
-    Ok(Some(Record {
+    let record = Record {
         op: u32_at(&bytes, 0),
         cpu: u32_at(&bytes, 4) as i32,
         task: u32_at(&bytes, 8),
@@ -240,7 +259,8 @@ fn read_record(input: &mut impl Read, index: usize) -> Result<Option<Record>, Fo
                 kind: u32_at(e, 8),
             })
             .collect(),
-    }))
+    };
+    Ok(Some((length, record)))
 }
 
 /// The name in a mark, as a terminal may show it: recordings are sent from host to host.
@@ -450,6 +470,19 @@ mod tests {
         let mut other = sample(1);
         other[8] = 9;
         assert!(read(&other).contains("version 9"));
+    }
+
+    /// A few kilobytes of gzip may unpack to any number of records.
+    #[test]
+    fn what_would_take_all_memory_is_refused() {
+        let one = HEAD as u64 + 2 * ENTRY as u64;
+        let all = Recording::read_plain(&sample(5)[..], 5 * one + HEAD as u64).unwrap();
+        assert_eq!((all.records.len(), all.lost), (5, Some(3)));
+        let error = Recording::read_plain(&sample(5)[..], 4 * one).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 4: too many bytes of records (at most 256, unpacked); record for a shorter time"
+        );
     }
 
     #[test]

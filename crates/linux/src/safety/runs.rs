@@ -70,6 +70,8 @@ pub struct Journal {
     file: PathBuf,
     /// What is in it.
     pub known: Runs,
+    /// What people should know if there was a file that could not be used: no run in it counts any more.
+    pub forgotten: Option<String>,
     /// Is the last of these ours, and not over?
     begun: bool,
     /// Held as long as this run goes on.
@@ -94,9 +96,11 @@ impl Journal {
                 "another corun host is at work there",
             )
         };
+        let (known, forgotten) = Self::look(folder);
         Ok(Self {
             file: Self::file(folder),
-            known: Self::read(folder),
+            known,
+            forgotten,
             begun: false,
             _lock: lock.ok_or_else(busy)?,
         })
@@ -108,9 +112,30 @@ impl Journal {
 
     /// What is known of runs, without changing anything.
     pub fn read(folder: &Path) -> Runs {
-        let text = files::read_own(&Self::file(folder)).ok().flatten();
-        let known = text.and_then(|text| serde_json::from_slice(&text).ok());
-        known.unwrap_or_default()
+        Self::look(folder).0
+    }
+
+    /// The same, and what people should know if there is a file that cannot be used.
+    fn look(folder: &Path) -> (Runs, Option<String>) {
+        let file = Self::file(folder);
+        let text = match files::read_own(&file) {
+            Ok(None) => return (Runs::default(), None),
+            Ok(Some(text)) => Ok(text),
+            Err(error) => Err(error.to_string()),
+        };
+        let known = text.and_then(|text| {
+            serde_json::from_slice(&text).map_err(|error| format!("is no list of runs: {error}"))
+        });
+        match known {
+            Ok(known) => (known, None),
+            Err(why) => {
+                let note = format!(
+                    "{}: {why}; how runs ended before is not known, and the list of them begins anew",
+                    file.display()
+                );
+                (Runs::default(), Some(note))
+            }
+        }
     }
 
     /// A run begins, of this process.
@@ -247,6 +272,7 @@ fn now() -> u64 {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     fn run(ended: u64, end: Option<End>) -> Run {
         Run {
@@ -344,6 +370,37 @@ mod tests {
         assert_eq!(known.died(), None);
         fs::write(folder.join("runs.json"), "not a journal").unwrap();
         assert_eq!(Journal::read(&folder), Runs::default());
+    }
+
+    /// Three bad ends that nobody may know of any more look like none.
+    #[test]
+    fn that_the_runs_before_cannot_be_used_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("runs.json");
+        let forgotten = || Journal::open(folder.path()).unwrap().forgotten;
+        assert_eq!(forgotten(), None, "there is none");
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.begin().unwrap();
+        journal.end(End::Failed).unwrap();
+        drop(journal);
+        assert_eq!(forgotten(), None);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(Journal::read(folder.path()), Runs::default());
+        assert_eq!(
+            forgotten().unwrap(),
+            format!(
+                "{}: anybody may write it (mode 0666): look at it, then remove it; how runs ended \
+                 before is not known, and the list of them begins anew",
+                file.display()
+            )
+        );
+        fs::write(&file, "not a journal").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let told = forgotten().unwrap();
+        assert!(
+            told.contains("line 1") && told.contains("begins anew"),
+            "{told}"
+        );
     }
 
     /// If other starts that come to nothing pushed bad ends out, a crash loop would be forgotten.

@@ -38,7 +38,7 @@ const MOST_CLIENTS: usize = 16;
 /// How long a client may stay without asking anything or taking its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long no new connection is accepted after the kernel refused one, for lack of descriptors for example.
-const PAUSE: Duration = Duration::from_millis(100);
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket and those connected to it.
 pub struct Server {

@@ -262,7 +262,7 @@ impl Chance {
     /// An exponentially distributed time.
     pub(super) fn gap(&mut self, mean: Nanos) -> Nanos {
         let uniform = (self.below(1 << 32) + 1) as f64 / (1u64 << 32) as f64;
-        (-uniform.ln() * mean as f64) as Nanos + 1
+        (-libm::log(uniform) * mean as f64) as Nanos + 1
     }
 }
 

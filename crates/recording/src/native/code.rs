@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How numbers and texts are written: numbers in groups of seven bits, the lowest first, each but the
 //! last with its highest bit set (LEB128, as in protocol buffers); texts with their length first.
+//!
+//! Not by way of prost, which reads Perfetto's: of a broken number it does not say whether the bytes end or the number is
+//! too large, and its functions for single numbers are no documented part of it.
 
 /// What is wrong with an entry's bytes.
 pub(crate) type Wrong = &'static str;

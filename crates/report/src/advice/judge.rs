@@ -198,9 +198,10 @@ fn fairness(run: &Run) -> f64 {
     let wanted = |vm: &&VmResult| vm.run_share + vm.ready_share > 0.0;
     let got = |vm: &VmResult| vm.run_share / (vm.run_share + vm.ready_share);
     let got: Vec<f64> = run.vms.iter().filter(wanted).map(got).collect();
+    let sum: f64 = got.iter().sum();
     let squares: f64 = got.iter().map(|x| x * x).sum();
     match squares > 0.0 {
-        true => got.iter().sum::<f64>().powi(2) / (got.len() as f64 * squares),
+        true => sum * sum / (got.len() as f64 * squares),
         false => 1.0,
     }
 }

@@ -162,8 +162,7 @@ pub(super) fn decimals(paper: f64) -> usize {
 
 /// The verdict on a number that must be equal, to the last digit of `paper` as it is written.
 pub fn exact(paper: f64, ours: f64) -> Verdict {
-    let decimals = i32::try_from(decimals(paper)).unwrap_or(i32::MAX);
-    let half = 0.5 * 10f64.powi(-decimals);
+    let half = 0.5 * libm::pow(10.0, -(decimals(paper) as f64));
     match (ours - paper).abs() <= half * (1.0 + ROUNDING) {
         true => Verdict::Exact,
         false => Verdict::Missed,

@@ -118,7 +118,7 @@ fn positions(sensitivity: &Sensitivity) -> Vec<f64> {
             let positive = numbers.iter().all(|number| *number > 0.0);
             let (least, most) = extremes(numbers.iter().copied());
             match positive && (sensitivity.logarithmic || most / least >= WIDE) {
-                true => numbers.iter().map(|number| number.ln()).collect(),
+                true => numbers.into_iter().map(libm::log).collect(),
                 false => numbers,
             }
         }
@@ -191,7 +191,7 @@ impl Axis {
 
 /// The next number above that is 1, 2 or 5 times a power of ten.
 fn nice(step: f64) -> f64 {
-    let power = 10f64.powf(step.max(1e-12).log10().floor());
+    let power = libm::pow(10.0, libm::log10(step.max(1e-12)).floor());
     let digit = [1.0, 2.0, 5.0]
         .into_iter()
         .find(|digit| digit * power >= step * 0.999);

@@ -194,7 +194,8 @@ impl Sensitivity {
     fn elasticity(&self, results: &[Option<Seen>]) -> Option<f64> {
         let ends = (self.points.first()?.number?, self.points.last()?.number?);
         let seen = ((*results.first()?)?.median, (*results.last()?)?.median);
-        let growth = |(from, to): (f64, f64)| (from > 0.0 && to > 0.0).then(|| (to / from).ln());
+        let growth =
+            |(from, to): (f64, f64)| (from > 0.0 && to > 0.0).then(|| libm::log(to / from));
         let (parameter, result) = (growth(ends)?, growth(seen)?);
         (parameter != 0.0).then(|| round(result / parameter))
     }

@@ -4,12 +4,13 @@
 
 use super::block::{Image, Served};
 use super::tell_disk::Trip;
-use super::{DiskUse, GuestError, MOST, SMALLEST_IMAGE, Timer, VmSpec};
+use super::{DiskUse, GuestError, MOST, Timer, VmSpec};
 use crate::device::disk::{Disk, DiskParams, Request, Share, Want};
 use crate::host::Host;
 use crate::load::DeviceOutcome;
 use crate::rng::Rng;
 use corun_model::Nanos;
+use corun_model::guests::SMALLEST_IMAGE;
 
 /// A disk of the host.
 #[derive(Clone, Debug)]

@@ -66,9 +66,7 @@ pub use idle::IdleMode;
 pub use net::{NetParams, parameters as net_parameters};
 pub use params::{BlockIrq, GuestParams, LockKind, block_parameters, parameters};
 pub use shootdown::TlbFlush;
-pub use spec::{
-    DiskUse, GuestError, HostTaskSpec, MOST, MOST_VCPUS, SMALLEST_IMAGE, ThreadSpec, VmSpec,
-};
+pub use spec::{DiskUse, GuestError, HostTaskSpec, MOST, MOST_VCPUS, ThreadSpec, VmSpec};
 pub use spinning::PleFavours;
 
 use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};

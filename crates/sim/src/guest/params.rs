@@ -3,6 +3,7 @@
 //! here is tuned per experiment.
 
 use super::{Agent, IdleMode, NetParams, PleFavours, TlbFlush};
+use corun_model::guests::SHORTEST_PLE;
 use corun_model::time::{MS, US};
 use corun_model::{Nanos, Parameter, Value};
 
@@ -194,10 +195,6 @@ const MOST: Nanos = 1_000 * MS;
 
 /// The most receive queues: one per vCPU of a large VM.
 const MOST_QUEUES: u32 = 512;
-
-/// The shortest PLE window: a few PAUSEs; with a shorter one, a simulation would do nothing but
-/// exits.
-const SHORTEST_PLE: Nanos = 100;
 
 /// The most by which the window may grow at once.
 const MOST_GROWTH: u32 = 100;

@@ -74,14 +74,11 @@ impl VmSpec {
 pub struct DiskUse {
     /// Which disk.
     pub disk: usize,
-    /// Size of the image in bytes, at least [`SMALLEST_IMAGE`]. Images lie one behind another.
+    /// Size of the image in bytes, at least [`corun_model::guests::SMALLEST_IMAGE`]. Images lie one behind another.
     pub size: u64,
     /// Its share of the disk.
     pub share: Share,
 }
-
-/// The least size of an image, bytes.
-pub const SMALLEST_IMAGE: u64 = 1 << 20;
 
 /// A guest thread.
 #[derive(Clone, Debug)]

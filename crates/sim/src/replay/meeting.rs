@@ -96,6 +96,7 @@ fn go_round(wakeups: &[Work]) -> bool {
 fn deviation(numbers: impl Iterator<Item = f64> + Clone) -> f64 {
     let count = numbers.clone().count().max(1) as f64;
     let mean = numbers.clone().sum::<f64>() / count;
-    let squares = numbers.map(|number| (number - mean).powi(2)).sum::<f64>();
+    let off = numbers.map(|number| number - mean);
+    let squares = off.map(|off| off * off).sum::<f64>();
     (squares / count).sqrt()
 }

@@ -73,7 +73,6 @@ pub use presets::{
 
 use crate::rng::Rng;
 use corun_model::Nanos;
-use corun_model::time::SEC;
 
 /// The longest program text, bytes.
 pub const MOST_TEXT: usize = 64 * 1024;
@@ -85,8 +84,6 @@ pub const MOST_STATEMENTS: usize = 4096;
 pub const DEEPEST: usize = 16;
 /// The longest name, bytes.
 pub const LONGEST_NAME: usize = 64;
-/// The longest duration: a day, so that no sum of times comes near the end of `u64`.
-pub const LONGEST: Nanos = 86_400 * SEC;
 /// The most rounds of a counted loop, units of one `count`, and places of a queue.
 pub const MOST_TIMES: u32 = 1_000_000_000;
 
@@ -289,7 +286,7 @@ pub struct Access {
 pub struct Timer {
     /// Its name; threads that use the same name move the same timer on.
     pub name: String,
-    /// From when it was last due until it is due next, ns, 1 to [`LONGEST`].
+    /// From when it was last due until it is due next, ns, 1 to [`corun_model::time::LONGEST`].
     pub period: Nanos,
     /// If a thread comes late, does the timer keep its original grid, rather than count from now
     /// on?
@@ -299,7 +296,7 @@ pub struct Timer {
 /// How long something takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
-    /// Mean, ns, 1 to [`LONGEST`].
+    /// Mean, ns, 1 to [`corun_model::time::LONGEST`].
     pub mean: Nanos,
     /// How it varies.
     pub vary: Vary,

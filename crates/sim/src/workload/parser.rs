@@ -5,10 +5,10 @@
 
 use super::lexer::{Lexer, Place, Token};
 use super::{
-    DEEPEST, DeclaredQueue, LONGEST, LONGEST_NAME, Length, MOST_STATEMENTS, MOST_TEXT, MOST_TIMES,
-    Program, Statement, Vary,
+    DEEPEST, DeclaredQueue, LONGEST_NAME, Length, MOST_STATEMENTS, MOST_TEXT, MOST_TIMES, Program,
+    Statement, Vary,
 };
-use corun_model::time;
+use corun_model::time::{self, LONGEST};
 
 /// What is wrong with a program, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

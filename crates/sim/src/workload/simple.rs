@@ -3,7 +3,8 @@
 
 use super::lexer::Token;
 use super::parser::{Parsed, Parser, error};
-use super::{Access, LONGEST, MOST_BYTES, Memory, Mix, Statement, Timer};
+use super::{Access, MOST_BYTES, Memory, Mix, Statement, Timer};
+use corun_model::time::LONGEST;
 use corun_model::{Nanos, size, time};
 
 /// Statements that may block their thread, and so are refused inside a kernel spin lock.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::guest::tests::random_program;
+use corun_model::time::SEC;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

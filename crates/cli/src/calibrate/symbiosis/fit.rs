@@ -109,7 +109,7 @@ pub fn fit(pairs: &[Pair]) -> Result<Fit, String> {
         miss_miss,
     };
     let off = |pair: &Pair| (pair.modelled(&coefficients) - pair.slowdown).abs();
-    let squares: f64 = pairs.iter().map(|pair| off(pair).powi(2)).sum();
+    let squares: f64 = pairs.iter().map(|pair| off(pair) * off(pair)).sum();
     Ok(Fit {
         coefficients,
         residual: (squares / pairs.len().max(1) as f64).sqrt(),

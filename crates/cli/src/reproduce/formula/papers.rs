@@ -126,7 +126,7 @@ fn setting(of: &[f64]) -> Setting {
 fn small(of: &[f64]) -> Option<Setting> {
     let setting = setting(of);
     let slots = f64::from(setting.pcpus) * f64::from(setting.queue);
-    (slots.powf(f64::from(setting.wanting)) <= 1e6).then_some(setting)
+    (libm::pow(slots, f64::from(setting.wanting)) <= 1e6).then_some(setting)
 }
 
 fn improvement(of: &[f64], reading: Period) -> f64 {

@@ -95,7 +95,7 @@ fn percent(share: f64) -> String {
 
 /// With three digits.
 fn digits(value: f64) -> String {
-    let places = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 3) as usize;
+    let places = (2 - libm::log10(value.abs().max(1e-9)).floor() as i32).clamp(0, 3) as usize;
     format!("{value:.places$}")
 }
 

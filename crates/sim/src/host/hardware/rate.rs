@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn the_longest_work_at_the_slowest_rate_does_not_overflow() {
         let progress = Progress::new(0, pace(ONE, u64::from(u32::MAX) * 1000));
-        assert!(progress.when(crate::workload::LONGEST) > crate::workload::LONGEST);
+        assert!(progress.when(corun_model::time::LONGEST) > corun_model::time::LONGEST);
         assert_eq!(progress.when(Nanos::MAX), Nanos::MAX);
     }
 

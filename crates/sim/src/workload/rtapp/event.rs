@@ -3,10 +3,9 @@
 
 use super::json::Entry;
 use super::log::{Log, Object, text, whole};
-use crate::workload::LONGEST;
 use crate::workload::lexer::Place;
 use corun_model::Nanos;
-use corun_model::time::US;
+use corun_model::time::{LONGEST, US};
 
 /// The longest time in a file, µs.
 pub(super) const LONGEST_US: i64 = (LONGEST / US) as i64;

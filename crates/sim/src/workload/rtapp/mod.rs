@@ -64,7 +64,7 @@ pub struct Thread {
 }
 
 /// Something that prevents a file from being run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct Fault {
     /// Line of the file, from 1.
     pub line: usize,

@@ -55,6 +55,12 @@ impl Note {
         self.parts.iter().map(show).collect()
     }
 
+    /// Is nothing to be known?
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// How it begins, up to the first number.
     #[cfg(test)]
     pub fn begins(&self) -> &str {

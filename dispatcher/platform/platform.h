@@ -249,7 +249,7 @@ static inline u32 vcpu_of(struct task_struct *p)
 	return (u32)tap_in(IN_VCPU_OF, raw_vcpu_of(p));
 }
 
-static inline u32 raw_find_slot(u32 id, bool or_free)
+static inline u32 raw_find_slot(u32 id, bool or_free, u32 except)
 {
 	u32 found = NO_VM;
 	u32 i;
@@ -259,7 +259,7 @@ static inline u32 raw_find_slot(u32 id, bool or_free)
 		struct vm_ctx *vm = vm_at(slot);
 		u32 holds = vm ? *(volatile u32 *)&vm->id : 0;
 
-		if (vm && (holds == id || (or_free && !holds))) {
+		if (vm && slot != except && (holds == id || (or_free && !holds))) {
 			found = slot;
 			break;
 		}
@@ -274,31 +274,16 @@ static inline u32 raw_find_slot(u32 id, bool or_free)
  */
 static inline u32 find_slot(u32 id, bool or_free)
 {
-	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, or_free));
+	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, or_free, NO_VM));
 }
 
-static inline u32 raw_find_twin(u32 id, u32 own)
-{
-	u32 found = NO_VM;
-	u32 i;
-
-	repeat (i, MAX_VMS) {
-		u32 slot = (id + i) % MAX_VMS;
-		struct vm_ctx *vm = vm_at(slot);
-
-		if (slot != own && vm && *(volatile u32 *)&vm->id == id) {
-			found = slot;
-			break;
-		}
-	}
-	return found;
-}
-
-/* A slot other than `own` that holds VM `id`, too; NO_VM if there is none. One input, as
- * find_slot(). */
+/*
+ * A slot other than `own` that holds VM `id`, too; NO_VM if there is none. One input, as
+ * find_slot().
+ */
 static inline u32 find_twin(u32 id, u32 own)
 {
-	return (u32)tap_in(IN_VM_SLOT, raw_find_twin(id, own));
+	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, false, own));
 }
 
 static inline u32 raw_active_slot(u32 from)

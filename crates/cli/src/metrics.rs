@@ -117,7 +117,7 @@ fn serve(address: SocketAddr, exporter: &mut Exporter) -> anyhow::Result<()> {
     }
 }
 
-/// Who comes next; `None`, after a while, if the kernel refuses that connection.
+/// The next client; `None`, after a pause, if the kernel refuses the connection.
 fn next_client(listener: &TcpListener) -> Option<TcpStream> {
     match listener.accept() {
         Ok((stream, _)) => Some(stream),
@@ -215,7 +215,8 @@ mod tests {
         assert!(ask("\0\0\r\n\r\n").starts_with("HTTP/1.1 405"));
     }
 
-    /// For lack of descriptors, for example: whoever knocks goes on knocking, and would keep a pCPU busy.
+    /// For lack of descriptors, for example: the client stays in the queue, so without a pause the next try would
+    /// fail at once, and keep a pCPU busy.
     #[test]
     fn after_a_connection_that_the_kernel_refuses_there_is_a_pause() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
